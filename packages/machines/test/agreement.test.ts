@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { planOverdue } from "../src/controller/orders.ts";
 import { type ControllerState, withMember, without } from "../src/controller/state.ts";
+import { driftAlarms } from "../src/controller/step/agreement.ts";
 import { planMesh } from "../src/controller/step/plan-mesh.ts";
 import { planStepOutcome, planStepRun } from "../src/controller/step/plan-step.ts";
 import { applyFailed, applyHeld } from "../src/controller/weights/apply-weights.ts";
@@ -23,6 +24,11 @@ const job = (level: Level | null, votes = { p0: a, p1: b, p2: c }): ControllerSt
   stepping(votes, { plan: planWith(level ? { agreement: level } : {}), members });
 const outcome = (state: ControllerState) => planStepOutcome(state);
 const told = (state: ControllerState) => linesOf(outcome(state)?.effects ?? []);
+
+it("a drift is worth an alarm beyond one per cent of the norm, not at it", () => {
+  const said = (drift: number | null) => linesOf(driftAlarms(job("weights"), drift));
+  expect([null, 0, 0.01, 0.010_001].map(said)).toEqual([[], [], [], ["! alarm.raised"]]);
+});
 
 describe("three trainers with three results", () => {
   it.each([null, "state" as const])("agree on nothing where their whole state counts (%s)", (level) => {

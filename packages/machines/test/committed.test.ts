@@ -2,7 +2,7 @@
 import type { BatchFigures, StepStats } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { planStepOutcome } from "../src/controller/step/plan-step.ts";
-import { bodiesOf, memberOf, planWith, stepping, voteFor } from "./states.ts";
+import { bodiesOf, groupsOf, memberOf, planWith, receiptOf, stepping, voteFor } from "./states.ts";
 
 const batch: BatchFigures = {
   ...{ groups: 4, evenGroups: 1, trajectories: 8, truncated: 2, longest: 4 },
@@ -33,6 +33,20 @@ describe("a commit", () => {
       ...{ lr: 0.001, lengthMean: 20 / 8, lengthMax: 4, truncated: 0.25, evenGroups: 0.25 },
       ...{ rewardSpread: 0.5, rewardLeast: -1, rewardMost: 1, trainTokensPerS: (20 / 60) * 1000 },
     });
+  });
+
+  it("divides the figures of a batch by its trajectories, of which there is one, or none that was completed", () => {
+    const of = (completed: number) => {
+      const groups = groupsOf(4, 1, 1);
+      const receipts = { 0: receiptOf(4, 0, { completed, tokens: 6 }) };
+      const one = { ...batch, groups: 1, trajectories: completed, truncated: 1, longest: 6, rewardSquares: 9 };
+      const plan = planWith({ groupsPerStep: 1, groupSize: 2 });
+      const own = vote(stats({ batch: one }));
+      const state = stepping({ p0: own, p1: own }, { plan });
+      return committedOf({ ...state, groups: { 4: { ...groups, receipts } } });
+    };
+    const figures = { lengthMean: 6, truncated: 1, rewardSpread: 3, reward: 1 };
+    expect([of(1), of(0)]).toMatchObject([figures, figures]);
   });
 
   it("says the figures of a batch only as the winners counted it, where that fits the receipts", () => {

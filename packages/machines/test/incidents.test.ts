@@ -124,6 +124,19 @@ describe("an incident", () => {
     expect(after(joined, other, left, started(2)).incidents).toHaveLength(1);
   });
 
+  it("is none where the last worker has left, however often that is said, and one where a worker came after that", () => {
+    const started = (term: number): IncidentFact => ({
+      kind: "job.started",
+      body: { term, steps: 9, seed: 1 },
+      atMs: term,
+    });
+    const joined: IncidentFact = { kind: "member.joined", body: name("policy-0"), atMs: 1 };
+    const left: IncidentFact = { kind: "member.left", body: { ...name("policy-0"), reason: "drained" }, atMs: 2 };
+    expect(after(joined, left, started(2))).toMatchObject({ workers: 0, isTakenUp: true, incidents: [] });
+    expect(after(joined, left, left)).toMatchObject({ workers: 0 });
+    expect(after(joined, left, left, joined, started(2)).incidents).toHaveLength(1);
+  });
+
   it("is none that a job was interrupted and goes on: its workers had left, and what did not say so counts as gone in peace", () => {
     const started = (term: number): IncidentFact => ({
       kind: "job.started",

@@ -105,6 +105,16 @@ describe("an item that comes back", () => {
     expect(of("1-2")).toMatchObject({ queue: [evaluate(0)], attempts: { 0: 2 } });
   });
 
+  it("of an evaluation waits again while a lease has other chunks of it", () => {
+    const evaluation = {
+      ...{ version: 3, queue: [], settled: [], attempts: {}, chunks: 2, prompts: 0, correct: 0 },
+      leasesBefore: 2,
+    };
+    const leases = { "1-3": { holder: "r1", items: [evaluate(1), train(0)], dueAtMs: 9_000 } };
+    const state = requeue(working({ patch: { evaluation, leases } }), [evaluate(0)], failed).state;
+    expect(state.evaluation?.queue).toEqual([evaluate(0)]);
+  });
+
   it("of an evaluation is given up after its last attempt, so that held-out prompts cannot stop the job", () => {
     const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 1, prompts: 0, correct: 0 };
     let state = working({ patch: { evaluation } });

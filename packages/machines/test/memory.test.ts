@@ -119,6 +119,18 @@ describe("taking the training state into memory", () => {
     expect(fails(again, "c0", { lineage: 0, version: 7 }).effects).toEqual([]);
   });
 
+  it("that did not work is asked for again after a fifth of the time for an answer, twice that, and so on up to 64 times", () => {
+    let state = working({ plan, version: 7, members: ["p0", "r0", "c0"] });
+    for (const times of [1, 2, 4, 8, 16, 32, 64, 64]) {
+      const asked = planMemory(state)?.state as ControllerState;
+      const { members, nowMs } = fails(asked, "c0", { lineage: 0, version: 7 }).state;
+      const { retryAtMs = 0 } = members.c0?.memory ?? {};
+      expect(retryAtMs - nowMs).toBe((times * plan.timing.commandMs) / 5);
+      expect(planMemory({ ...asked, members, nowMs: retryAtMs - 1 })).toBeNull();
+      state = { ...asked, members, nowMs: retryAtMs };
+    }
+  });
+
   it("that has no room is said with its cause, and not asked for again for ten minutes", () => {
     const asked = planMemory(job())?.state as ControllerState;
     const refused = fails(asked, "c0", { lineage: 0, version: 7, isTooLarge: true });

@@ -95,7 +95,7 @@ describe("steps that are not finite", () => {
   it("end the job at once where the rule says so", () => {
     const nonFinite = { action: "abort", attempts: 1, backoffMs: 0 } as const;
     const state = stepping(odd, { plan: policy({ nonFinite }) });
-    expect(planStepOutcome(state)?.state.ending?.outcome).toBe("failed");
+    expect(planStepOutcome(state)?.state.ending).toMatchObject({ outcome: "failed", announced: false });
   });
 });
 

@@ -226,6 +226,48 @@ describe("the end", () => {
     expect(planEnd(nobody)).toBeNull();
   });
 
+  it("is said without waiting for a checkpoint that is not wanted, is durable, is late, or that nobody could write", () => {
+    const ending = { outcome: "stopped", reason: "so", announced: false } as const;
+    const waits = (wantedStep: number | null, at: number | null, patch: Partial<ControllerState> = {}) => {
+      const checkpoints = { wantedStep, dueAtMs: 2_000, saved: at === null ? null : { ...saved, step: at }, failures: 0 };
+      return planEnd(savingJob(4, { ending, checkpoints, ...patch })) === null;
+    };
+    expect([waits(4, 3), waits(4, 4), waits(4, 5), waits(1, null), waits(null, null)]).toEqual([
+      ...[true, false, false, true, false],
+    ]);
+    expect([waits(4, 3, { nowMs: 1_999 }), waits(4, 3, { nowMs: 2_000 })]).toEqual([true, false]);
+    expect(waits(4, 3, { plan: { ...plan, checkpointReplicas: 0 } })).toBe(false);
+  });
+
+  it("is said with an alarm where the last weights are not durable, and the newest that are", () => {
+    const ending = { outcome: "stopped", reason: "so", announced: false } as const;
+    const alarms = (version: number, at: number | null, wantedStep: number | null = version) => {
+      const checkpoints = { wantedStep, dueAtMs: 0, saved: at === null ? null : { ...saved, step: at }, failures: 0 };
+      const { effects = [] } = planEnd(savingJob(version, { ending, checkpoints })) ?? {};
+      return bodiesOf(effects, "alarm.raised").map(({ detail }) => detail.split(": ").at(-1));
+    };
+    expect(alarms(1, null)).toEqual(["there is no checkpoint at all"]);
+    expect(alarms(3, 2)).toEqual(["the newest checkpoint is of step 2"]);
+    expect([alarms(3, 3), alarms(3, 2, null), alarms(0, null)]).toEqual([[], [], []]);
+  });
+
+  it("of a job that never had weights says so: no step, no version, nothing that could be lost", () => {
+    const ending = { outcome: "failed", reason: "so", announced: false } as const;
+    const none = { ...savingJob(0), weights: null, ending };
+    const { state, effects = [] } = planEnd(none) ?? {};
+    expect(linesOf(effects)).not.toContain("! alarm.raised");
+    expect(bodiesOf(effects, "job.ended")).toMatchObject([{ step: 0, lineage: 0, version: 0, sections: [] }]);
+    expect(state?.endDueAtMs).toBe(none.nowMs + plan.timing.drainMs);
+  });
+
+  it("does not come before the only step of a job is durable or held by somebody", () => {
+    const single = planWith({ ...plan, steps: 1 });
+    const late = { wantedStep: 1, dueAtMs: 0, saved: null, failures: 0 };
+    const state = working({ plan: single, version: 1, members: ["p0", "c0"], patch: { checkpoints: late } });
+    expect(planEnd(state)?.state.ending?.outcome).toBe("done");
+    expect(planEnd(withMember(state, "p0", { held: { lineage: 0, version: 0 } }))).toBeNull();
+  });
+
   it("waits for the last evaluation", () => {
     const evaluated = planWith({ ...plan, evalPrompts: 10 });
     expect(planEnd({ ...over(), plan: evaluated, evaluatedVersion: 6 })).toBeNull();

@@ -69,6 +69,13 @@ describe("placing a replica of several processes", () => {
     );
   });
 
+  it("says of a full node that it has no room, and where all together have enough, what their hosts lack", () => {
+    const full = jobWith().node("n0", { rollout: 2 }, "a").node("n1", { rollout: 0 }, "b");
+    expect(shortageOf(full)).toContain("room: n0 2, n1 0); start");
+    const apart = jobWith().node("n0", { rollout: 2 }, "a").node("n1", { rollout: 2 }, "b");
+    expect(shortageOf(apart)).toContain("; to be on several hosts, the job has to name their network in data.tcp_host");
+  });
+
   it("goes only to nodes that say that they can run ranks, and says which ones cannot", () => {
     const job = jobWith();
     job.capabilities = null;

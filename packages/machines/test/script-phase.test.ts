@@ -19,6 +19,11 @@ test("0: replicas that training needs are counted, and then the first weights ar
   const order = { kind: "weights.initialize", lineage: 0, version: 0, dueAtMs } as const;
   const seeding = withMember({ ...working(), weights: null }, "p0", { order });
   expect(scriptPhaseOf(seeding)).toMatchObject({ phases: [0, 0], waitsFor: ["p0: weights.initialize"] });
+  expect(scriptPhaseOf({ ...seeding, restore: { ...seeding.restore, lineage: 1 } })).toMatchObject({
+    phases: [0, 0],
+    says: "restore the weights",
+    waitsFor: ["rollout: 1 of 2 are there", "p0: weights.initialize"],
+  });
 });
 
 test("1 to 4: samplers with groups on lease; at most sixteen are named, the others counted", () => {

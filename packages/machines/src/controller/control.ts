@@ -22,7 +22,7 @@ import { applyDraining, applyExited, applyLeft, applyRegister } from "./members/
 import { applyVerdict } from "./members/apply-verdict.ts";
 import { forgeryOf, refuseForgery } from "./members/forgeries.ts";
 import { reconcile } from "./reconcile.ts";
-import type { ControllerState } from "./state.ts";
+import { type ControllerState, withStale } from "./state.ts";
 import { applyBuilt, applyMeshFailed, applyVoted } from "./step/apply-step.ts";
 import { applyFailed, applyHeld } from "./weights/apply-weights.ts";
 
@@ -145,10 +145,7 @@ type NodeReport = Extract<MemberReport, { type: `node.${string}` | `process.${st
 
 /** Only nodes speak of processes; from a replica it counts for nothing. */
 function applyNodeReport(state: ControllerState, event: NodeReport): Change<ControllerState> {
-  if (state.members[event.from]?.role !== "node") {
-    const { dropped } = state;
-    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
-  }
+  if (state.members[event.from]?.role !== "node") return { state: withStale(state), effects: [] };
   switch (event.type) {
     case "node.ready":
       return applyReady(state, event);

@@ -4,7 +4,7 @@ import { announce, type Change, type ControllerEffect } from "./events.ts";
 import { finishStops } from "./fleet/plan-commands.ts";
 import { ledgerOf } from "./groups/ledger.ts";
 import { stopMembers } from "./orders.ts";
-import { type ControllerState, holdsCurrent, type Member, membersOf } from "./state.ts";
+import { type ControllerState, endingWith, holdsCurrent, type Member, membersOf } from "./state.ts";
 
 /** Ends the job when its steps are committed, evaluated and durable, then releases everybody and stops. Pure. */
 export function planEnd(state: ControllerState): Change<ControllerState> | null {
@@ -12,7 +12,7 @@ export function planEnd(state: ControllerState): Change<ControllerState> | null 
   if (!ending) {
     if (step.step <= plan.steps || state.evaluation || !isEvaluated(state) || isResultOpen(state)) return null;
     const reason = isUnsaved(state) ? `all steps are committed, but ${notDurable(state)}` : "all steps are committed";
-    return { state: { ...state, ending: { outcome: "done", reason, announced: false } }, effects: [] };
+    return { state: endingWith(state, "done", reason), effects: [] };
   }
   if (step.state === "running") return null;
   if (!ending.announced) return isCheckpointOpen(state) ? null : announceEnd(state);
@@ -33,7 +33,8 @@ function nodesToStop(state: ControllerState): readonly Member[] {
 }
 
 function isEvaluated(state: ControllerState): boolean {
-  return state.plan.evalPrompts === 0 || state.evaluatedVersion >= (state.weights?.version ?? 0);
+  const { plan, weights, evaluatedVersion } = state;
+  return plan.evalPrompts === 0 || (weights !== null && evaluatedVersion >= weights.version);
 }
 
 function isCheckpointOpen(state: ControllerState): boolean {

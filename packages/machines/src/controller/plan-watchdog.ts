@@ -12,7 +12,7 @@ import { crowd } from "./members/crowd.ts";
 import { evict } from "./orders.ts";
 import { isPhaseOver } from "./phases/plan-phase.ts";
 import { arrived, jobStage, spentMsOf } from "./progress.ts";
-import { type ControllerState, type Member, membersOf, meshMembersOf } from "./state.ts";
+import { type ControllerState, endingWith, type Member, membersOf, meshMembersOf } from "./state.ts";
 
 const lastStage = 5;
 
@@ -67,7 +67,7 @@ function actOf(state: ControllerState, stage: number): Act {
   if (stage === 4 && state.wentBackAt === null)
     return { ...restored(state, reason), says: "the job goes back to its newest checkpoint" };
   return {
-    state: { ...state, ending: { outcome: "failed", reason, announced: false } },
+    state: endingWith(state, "failed", reason),
     effects: [],
     says: "the job is ended",
   };

@@ -327,6 +327,21 @@ export function withMember(state: ControllerState, id: string, patch: Partial<Me
   return member ? { ...state, members: withEntry(state.members, id, { ...member, ...patch }) } : state;
 }
 
+/** A state in which the job ends; that is said when nothing is on its way any more. Pure. */
+export function endingWith(
+  state: ControllerState,
+  outcome: NonNullable<ControllerState["ending"]>["outcome"],
+  reason: string,
+): ControllerState {
+  return { ...state, ending: { outcome, reason, announced: false } };
+}
+
+/** A state that knows of one more report which came too late, or from somebody who has no say. Pure. */
+export function withStale(state: ControllerState): ControllerState {
+  const { dropped } = state;
+  return { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } };
+}
+
 /** True when a member acknowledged the digests of the newest committed weights. */
 export function holdsCurrent(state: ControllerState, member: Member): boolean {
   return (

@@ -1,7 +1,7 @@
 /** A rank of a script arrives at a barrier: it is noted once, answered as often as it comes, and refused with the reason where it can not be. */
 import { arrive, arrivedOf, type BarrierRules, differenceOf, flawOfRules, openBarrier } from "../../phases/barrier.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
-import type { ControllerState } from "../state.ts";
+import { type ControllerState, withStale } from "../state.ts";
 import {
   type Barriers,
   isOnlyReturned,
@@ -19,10 +19,7 @@ const timeoutMsDefault = 600_000;
 
 /** Notes an arrival. The last one ends the barrier; whoever comes again hears how it ended. Pure. */
 export function applyArrived(state: ControllerState, event: Arrived): Change<ControllerState> {
-  if (event.role !== "operator") {
-    const { dropped } = state;
-    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
-  }
+  if (event.role !== "operator") return { state: withStale(state), effects: [] };
   const before = state.barriers ?? noBarriers;
   const { body } = event;
   // A higher epoch begins anew: whoever still waits in a lower one is told.

@@ -5,7 +5,7 @@ import { isSame, type VersionKey } from "../../version-key.ts";
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { saveOf } from "../order.ts";
 import { answered } from "../orders.ts";
-import { type ControllerState, type KeptCheckpoint, type Member, withMember } from "../state.ts";
+import { type ControllerState, endingWith, type KeptCheckpoint, type Member, withMember } from "../state.ts";
 import { noteBest } from "./best-checkpoint.ts";
 import type { Checkpoints } from "./checkpoints-state.ts";
 import { fallbackAfter, noteCopy } from "./fallback.ts";
@@ -79,7 +79,7 @@ export function applySaveFailed(state: ControllerState, event: ReportOf<"checkpo
   const effects = isSaid ? [] : [announce("alarm.raised", alarm)];
   if (isLast) {
     const reason = `${failures} checkpoints in a row failed, the last one of ${detail}`;
-    return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects };
+    return { state: endingWith(next, "failed", reason), effects };
   }
   const checkpoints = {
     ...next.checkpoints,

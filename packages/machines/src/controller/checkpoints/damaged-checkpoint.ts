@@ -4,7 +4,14 @@
  */
 import type { Body } from "@muster/protocol";
 import { announce, type Change } from "../events.ts";
-import { type ControllerState, type Fallback, type KeptCheckpoint, type Member, membersOf } from "../state.ts";
+import {
+  type ControllerState,
+  endingWith,
+  type Fallback,
+  type KeptCheckpoint,
+  type Member,
+  membersOf,
+} from "../state.ts";
 import { recoveryOf } from "../weights/memory.ts";
 import { goBack } from "./plan-restore.ts";
 
@@ -125,7 +132,7 @@ function turnToCopy(state: ControllerState, { host }: Member): Change<Controller
 function ended(state: ControllerState, damaged: Fallback["damaged"]): ControllerState {
   const each = damaged.map(({ path, reason }) => `${nameOf(path)}: ${reason.slice(0, causeMax)}`).reverse();
   const reason = `no checkpoint is left that can be restored: ${each.join("; ")}`.slice(0, reasonMax);
-  return { ...state, ending: { outcome: "failed", reason, announced: false } };
+  return endingWith(state, "failed", reason);
 }
 
 function nameOf(path: string): string {

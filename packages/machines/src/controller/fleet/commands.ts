@@ -4,7 +4,7 @@
  */
 import { commandKinds } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, type ControllerEvent } from "../events.ts";
-import type { ControllerState } from "../state.ts";
+import { type ControllerState, withStale } from "../state.ts";
 import { type CommandAnswer, type CommandRow, withFleet } from "./fleet-state.ts";
 import { type CommandEvent, takeCommand } from "./take-command.ts";
 import type { Taken } from "./taken.ts";
@@ -25,10 +25,7 @@ const kinds: ReadonlySet<string> = new Set(commandKinds);
  * nothing: the broker lets only operators speak as such. Pure.
  */
 export function applyCommand(state: ControllerState, event: CommandEvent): Change<ControllerState> {
-  if (event.role !== "operator") {
-    const { dropped } = state;
-    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
-  }
+  if (event.role !== "operator") return { state: withStale(state), effects: [] };
   const { commandId, ...rest } = event.body;
   const id = commandId ?? `auto-${state.fleet.commandsMade + 1}`;
   const by = `${event.from} ${event.incarnation}`.slice(0, 128);

@@ -5,7 +5,7 @@
 import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import type { Change } from "../events.ts";
 import { crowd } from "../members/crowd.ts";
-import { type ControllerState, countOf } from "../state.ts";
+import { type ControllerState, countOf, endingWith } from "../state.ts";
 import { type FleetState, withFleet } from "./fleet-state.ts";
 
 /** Starts of a role that may fail for one reason. */
@@ -36,8 +36,7 @@ export function planStarts(state: ControllerState): Change<ControllerState> | nu
   if (state.ending) return null;
   for (const role of replicaRoles) {
     const reason = reasonOf(state, role);
-    if (reason !== null)
-      return { state: { ...state, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
+    if (reason !== null) return { state: endingWith(state, "failed", reason), effects: [] };
   }
   return null;
 }

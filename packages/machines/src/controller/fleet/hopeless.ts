@@ -1,6 +1,6 @@
 /** With no policy replica at all there is nothing to go on with. */
 import type { ReplicaRole } from "@muster/protocol";
-import type { ControllerState } from "../state.ts";
+import { type ControllerState, endingWith } from "../state.ts";
 import { roomFor } from "./place.ts";
 
 /** A replica was given up: a state in which the job ends over it, where no other one can take its place before the job has begun. Pure. */
@@ -9,8 +9,5 @@ export function endHopeless(state: ControllerState, role: ReplicaRole, detail: s
   const neverBegan = !state.weights && state.restore.lineage === 0 && !state.ending;
   if (!neverBegan || role !== "policy") return state;
   if (policies.some(({ health }) => health !== "RETIRED") || roomFor(state, "policy") !== null) return state;
-  return {
-    ...state,
-    ending: { outcome: "failed", reason: `no policy replica could start: ${detail}`, announced: false },
-  };
+  return endingWith(state, "failed", `no policy replica could start: ${detail}`);
 }

@@ -3,7 +3,7 @@ import { type CommandKind, replicaRoles } from "@muster/protocol";
 import type { ReportOf } from "../events.ts";
 import { takeImport, takePhase } from "../phases/take-phase.ts";
 import { takeChange } from "../settings.ts";
-import { type ControllerState, withMember } from "../state.ts";
+import { type ControllerState, endingWith, withMember } from "../state.ts";
 import {
   type CommandAnswer,
   type CommandRow,
@@ -65,8 +65,7 @@ function takeStop(state: ControllerState, reason: string): Taken {
   }
   if (ending) return { state, detail: `the job is ending already: ${ending.reason}`, effects: [] };
   const detail = "the job ends after the running step";
-  const next = { ...state, ending: { outcome: "stopped", reason, announced: false } as const };
-  return { state: next, detail, effects: [] };
+  return { state: endingWith(state, "stopped", reason), detail, effects: [] };
 }
 
 function takeScale(state: ControllerState, body: ReportOf<"fleet.scale">["body"]): Taken {

@@ -3,7 +3,7 @@ import type { WorkItem } from "@muster/protocol";
 import { valuesOf } from "../../table/table.ts";
 import type { Change, ReportOf } from "../events.ts";
 import { moved } from "../progress.ts";
-import type { ControllerState } from "../state.ts";
+import { type ControllerState, withStale } from "../state.ts";
 import { isEarlier } from "./lease-table.ts";
 import { finishItems } from "./leases.ts";
 
@@ -12,10 +12,8 @@ export function applyEvaluated(state: ControllerState, event: ReportOf<"evals.co
   const { leaseId, version, chunk, prompts, correct } = event.body;
   const holder = state.leases[leaseId]?.holder;
   const known = chunkOf(state, leaseId, chunk);
-  if ((holder !== undefined && holder !== event.from) || known?.count !== prompts || correct > prompts) {
-    const { dropped } = state;
-    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
-  }
+  if ((holder !== undefined && holder !== event.from) || known?.count !== prompts || correct > prompts)
+    return { state: withStale(state), effects: [] };
   const next = finishItems(state, leaseId, (item) => item.purpose === "eval" && item.chunk === chunk);
   const run = next.evaluation;
   if (!run || run.version !== version || run.settled.includes(chunk) || isEarlier(run, leaseId))

@@ -6,7 +6,7 @@ import { putOut } from "../members/apply-membership.ts";
 import { noteGroups } from "../members/paces.ts";
 import { moved } from "../progress.ts";
 import { stalenessOf } from "../settings.ts";
-import { type ControllerState, type KeptReceipt, withMember } from "../state.ts";
+import { type ControllerState, type KeptReceipt, withMember, withStale } from "../state.ts";
 import { isKnownCause, noteReceipts } from "./given-up.ts";
 import { withLease } from "./lease-table.ts";
 import { finishItems, keyOf, releasedFacts, requeue, withGroups, withPartials } from "./leases.ts";
@@ -64,8 +64,7 @@ export function settleReceipt(state: ControllerState, receipt: KeptReceipt): Con
   const staleness = (state.weights?.version ?? 0) + receipt.step - state.step.step - receipt.version;
   if (staleness > stalenessOf(state, receipt.step) || firstSeqOf(receipt) < state.purgedSeq) {
     const again = { purpose: "train", step: receipt.step, index: receipt.index, attempt: receipt.attempt } as const;
-    const next = { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } };
-    return requeue(next, [again], { holder: "", reason: "stale", failure: null }).state;
+    return requeue(withStale(state), [again], { holder: "", reason: "stale", failure: null }).state;
   }
   const { sampled } = state;
   const { queue } = groups;

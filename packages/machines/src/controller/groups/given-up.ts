@@ -4,7 +4,7 @@
  */
 import { type CauseCount, decideFailure, type FailureKind, failureRuleOf, type GroupReceipt } from "@muster/protocol";
 import { announce, type Change } from "../events.ts";
-import type { ControllerState, GivenUp } from "../state.ts";
+import { type ControllerState, endingWith, type GivenUp } from "../state.ts";
 
 /** Root causes that are remembered. */
 const causesMax = 32;
@@ -136,8 +136,7 @@ function withAlarmed(state: ControllerState, alarmed: boolean): ControllerState 
 }
 
 function end(state: ControllerState, reason: string): Change<ControllerState> {
-  const ending = { outcome: "failed", reason: reason.slice(0, reasonMax), announced: false } as const;
-  return { state: { ...state, ending }, effects: [] };
+  return { state: endingWith(state, "failed", reason.slice(0, reasonMax)), effects: [] };
 }
 
 /** Root causes, the most frequent first. */

@@ -5,7 +5,7 @@
 import { type CauseCount, decideFailure, type FailureKind, firstSeqOf, type WorkItem } from "@muster/protocol";
 import { entriesOf } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
-import type { ControllerState, Lease, QueuedGroup, StepGroups } from "../state.ts";
+import { type ControllerState, endingWith, type Lease, type QueuedGroup, type StepGroups } from "../state.ts";
 import { noteQuarantined } from "./given-up.ts";
 import type { Evaluation } from "./held-out-state.ts";
 import { isEarlier, leasesOf, withLease, withoutLease } from "./lease-table.ts";
@@ -64,7 +64,7 @@ function requeueGroup(state: ControllerState, item: TrainItem, why: Return): Cha
   });
   if (decision?.action !== "abort" || next.ending) return { state: next, effects: [] };
   const reason = `a failure ends the job: ${decision.reason} over group ${workIdOf(item)}: ${why.reason}`;
-  return { state: { ...next, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
+  return { state: endingWith(next, "failed", reason), effects: [] };
 }
 
 type Outside = Readonly<Record<string, OutsideLosses>> | undefined;

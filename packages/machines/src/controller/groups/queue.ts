@@ -44,7 +44,7 @@ export function withoutTaken(queue: Queue, taken: Queue): Queue {
 function knownOf(queue: Queue): Known {
   const found = known.get(queue) ?? {
     suspects: queue.filter(({ attempt }) => attempt > 0).length,
-    isRun: queue.every(({ index }, i) => index === (queue[0]?.index ?? 0) + i),
+    isRun: queue.every(({ index }, i) => index - i === queue[0]?.index),
   };
   known.set(queue, found);
   return found;

@@ -5,7 +5,7 @@
  */
 import type { Change } from "../events.ts";
 import { withTime } from "../groups/outside-losses.ts";
-import { type ControllerState, countOf, type LostAttempts, type Member } from "../state.ts";
+import { type ControllerState, countOf, endingWith, type LostAttempts, type Member } from "../state.ts";
 
 /** Lost attempts that weigh as much as one that failed: trainers die of other causes, too, and one flaky host must not end a job. */
 const lossesPerFailure = 4;
@@ -61,7 +61,7 @@ export function planLosses(state: ControllerState): Change<ControllerState> | nu
   if (!isOver && !areAllRetired(state)) return null;
   const why = isOver ? "" : ", and all trainers are given up";
   const reason = `step ${step.step} lost its trainers in ${count} attempts in a row${why}; the last ends: ${causes.join("; ")}`;
-  return { state: { ...state, ending: { outcome: "failed", reason, announced: false } }, effects: [] };
+  return { state: endingWith(state, "failed", reason), effects: [] };
 }
 
 function areAllRetired(state: ControllerState): boolean {

@@ -14,6 +14,7 @@ import { moved } from "../progress.ts";
 import { rateOf, stalenessOf } from "../settings.ts";
 import {
   type ControllerState,
+  endingWith,
   holdsCurrent,
   type Member,
   membersOf,
@@ -197,8 +198,7 @@ function retry(state: ControllerState, reason: string, why: Retry): Change<Contr
     const back = goBack({ ...next, wentBackAt: step.step }, detail);
     return { state: back.state, effects: [...effects, ...back.effects] };
   }
-  const ending = { outcome: "failed", reason: detail, announced: false } as const;
-  return { state: { ...next, ending }, effects };
+  return { state: endingWith(next, "failed", detail), effects };
 }
 
 function isMeshWhole(state: ControllerState): boolean {
@@ -235,8 +235,7 @@ function skipNonFinite(state: ControllerState, survivors: readonly Member[]): Ch
   const detail = `${inRow} steps in a row had a loss or gradient that was not finite, the last one step ${state.step.step}`;
   if (action === "abort" || state.wentBackAt !== null) {
     const again = state.wentBackAt === null ? "" : " again after going back to a checkpoint";
-    const ending = { outcome: "failed", reason: `${detail}${again}`, announced: false } as const;
-    return { state: { ...next, ending }, effects: skipped.effects };
+    return { state: endingWith(next, "failed", `${detail}${again}`), effects: skipped.effects };
   }
   const back = goBack({ ...next, nonFiniteInRow: 0, wentBackAt: state.step.step }, detail);
   return { state: back.state, effects: [...skipped.effects, ...back.effects] };

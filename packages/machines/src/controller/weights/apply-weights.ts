@@ -6,7 +6,7 @@ import { announce, type Change, type ReportOf } from "../events.ts";
 import { noteFailedStart } from "../fleet/failed-starts.ts";
 import { answered } from "../orders.ts";
 import { arrived } from "../progress.ts";
-import { type ControllerState, type Member, withMember } from "../state.ts";
+import { type ControllerState, type Member, withMember, withStale } from "../state.ts";
 import { addressesIn } from "./parts.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
 
@@ -24,10 +24,7 @@ export function applyHeld(state: ControllerState, event: ReportOf<"weights.held"
   const isOvertaken =
     lineage !== state.restore.lineage || (member.held?.lineage === lineage && member.held.version > version);
   const isEarly = !isInitial && (state.weights === null || version > state.weights.version);
-  if (isOvertaken || isEarly) {
-    const { dropped } = state;
-    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
-  }
+  if (isOvertaken || isEarly) return { state: withStale(state), effects: [] };
   const weights = isInitial ? { lineage, version, sections } : state.weights;
   if (weights?.version === version && !isCommitted(weights.sections, sections, member)) {
     const detail = `${member.id} reports version ${version} with a digest that is not the committed one`;

@@ -6,7 +6,7 @@
 import type { Body, Section } from "@muster/protocol";
 import { isSame } from "../../version-key.ts";
 import { announce, type Change, type ControllerEffect, command, type ReportOf } from "../events.ts";
-import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
+import { type ControllerState, holdsCurrent, type Member, membersOf, withMember, withStale } from "../state.ts";
 import { keepersOf, memoryOf, withMemory } from "./memory.ts";
 import type { KeptState } from "./memory-state.ts";
 import { addressesIn, trainersServing, wholeHolders } from "./parts.ts";
@@ -84,10 +84,7 @@ function isOlder({ weights, plan, step, ending }: ControllerState, kept: KeptSta
 export function applyKept(state: ControllerState, { from, body }: ReportOf<"weights.held">): Change<ControllerState> {
   const member = state.members[from];
   const asked = member ? memoryOf(member).asked : null;
-  if (!member || !asked || !isSame(asked, body)) {
-    const { dropped } = state;
-    return { state: { ...state, dropped: { ...dropped, stale: dropped.stale + 1 } }, effects: [] };
-  }
+  if (!member || !asked || !isSame(asked, body)) return { state: withStale(state), effects: [] };
   if (!haveSameDigests(asked.sections, body.sections)) {
     const detail = `${from} keeps version ${body.version} with a digest that is not the committed one`;
     const effects = [announce("alarm.raised", { alarm: "digest", detail })];
