@@ -158,6 +158,66 @@ describe("the status of a job", () => {
     });
   });
 
+  it("shows nodes with the processes that they run; of too many those that need a look stay, in their order", () => {
+    const nodes = ["n0", "n1", "n2", "n3"].map((id, i) => memberOf(id, "node", i + 1));
+    const node = (signs: readonly object[]) => ({
+      ...{ incarnation: "i", capacity: { policy: null, rollout: 4, checkpoint: null }, revision: 0, acked: 0 },
+      ...{ signs: signs as never, assigned: "" },
+    });
+    const sign = { kind: "ecc", detail: "x".repeat(900) };
+    const base = {
+      ...{ role: "rollout" as const, seq: 0, health: "HEALTHY" as const, life: 2, ended: 0, member: null },
+      ...{ deaths: 0, leaving: false, replacedBy: null, process: { pid: 1, life: 2 } },
+    };
+    const group = { leftovers: [], master: null, begunAtMs: null, restartAtMs: 0, losses: [] };
+    const ranks = [
+      { node: "n0", process: { pid: 2, life: 1 } },
+      { node: "gone", process: null },
+      { node: "n1", process: { pid: 3, life: 3 } },
+      ...Array.from({ length: 9 }, () => ({ node: "n3", process: null })),
+    ];
+    const state: ControllerState = {
+      ...fresh,
+      plan: { ...fresh.plan, processes: { policy: 1, rollout: 13, checkpoint: 1 } },
+      members: Object.fromEntries(nodes.map((each) => [each.id, each])),
+      fleet: {
+        ...fresh.fleet,
+        nodes: { n0: node([]), n1: node([sign]), n2: node([]), n3: node([]) },
+        cordoned: ["n2", "r1"],
+        replicas: { r0: { ...base, node: "n0", group: { ...group, ranks } }, r1: { ...base, node: "n1" } },
+      },
+    };
+    const { fleet } = statusOf("dates", state, nobody);
+    expect(fleet.nodes.map(({ id, replicas, cordoned }) => [id, replicas, cordoned])).toEqual([
+      ["n0", 2, false],
+      ["n1", 2, false],
+      ["n2", 0, true],
+      ["n3", 9, false],
+    ]);
+    expect(fleet.nodes[1]?.signs).toHaveLength(1);
+    expect(fleet.nodes[1]?.signs[0]?.length).toBeLessThanOrEqual(400);
+    expect(fleet.leftOut).toEqual({ nodes: 0, replicas: 0 });
+    const [several, single] = fleet.replicas;
+    expect(several?.ranks).toEqual({
+      ...{ size: 13, up: 2 },
+      absent: [
+        "rank 1 on h ending",
+        "rank 2 on gone starting",
+        ...[4, 5, 6, 7, 8, 9].map((rank) => `rank ${rank} on h starting`),
+      ],
+    });
+    expect(single).toMatchObject({ id: "r1", cordoned: true });
+    expect(single).not.toHaveProperty("ranks");
+    const few = (rowsMax: number) => statusOf("dates", state, { ...nobody, rowsMax }).fleet;
+    expect([4, 3, 2, 0].map((max) => few(max).nodes.map(({ id }) => id))).toEqual([
+      ["n0", "n1", "n2", "n3"],
+      ["n0", "n1", "n2"],
+      ["n1", "n2"],
+      [],
+    ]);
+    expect(few(1).leftOut).toEqual({ nodes: 3, replicas: 1 });
+  });
+
   it.each([
     [512, 10],
     [128, 2_000],

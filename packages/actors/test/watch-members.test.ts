@@ -138,6 +138,20 @@ describe("the watch over the members", () => {
     expect([...watch.beats().keys()]).toEqual([]);
   });
 
+  it("counts who hangs, which is no suspicion", async () => {
+    const metrics = createMetrics();
+    watch = watchMembers(clock, timing, metrics);
+    watch.look([member]);
+    for (let second = 0; second < 60; second++) {
+      watch.heard(beat(voice, { phase: "computing", progress: 1 }));
+      clock.advance(1_000);
+      watch.look([member]);
+    }
+    const text = await metrics.render();
+    expect(text).toMatch(/muster_detector_hung_total 1\b/);
+    expect(text).not.toMatch(/muster_detector_suspect_total.* [1-9]/);
+  });
+
   it("counts suspicions and evictions by kind, and lives that speak again after they were put out", async () => {
     const metrics = createMetrics();
     watch = watchMembers(clock, timing, metrics);
@@ -155,6 +169,7 @@ describe("the watch over the members", () => {
     expect(text).toMatch(/muster_detector_evict_total\{reason="silence"\} 1/);
     expect(text).toMatch(/muster_detector_evict_false_total 1/);
     expect(text).toMatch(/muster_detector_phi /);
+    expect(text).not.toMatch(/muster_detector_hung_total [1-9]/);
   });
 });
 

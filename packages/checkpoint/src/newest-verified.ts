@@ -7,6 +7,7 @@ import { openCheckpointStore } from "./store.ts";
  * @throws MUSTER_ERR_CHECKPOINT_READ_FAILED
  */
 export async function newestVerifiedCheckpoint(root: string): Promise<CheckpointInfo | null> {
+  // no mutant: nothing is saved here, so that nothing is removed
   const store = await openCheckpointStore({ root, keep: 1, now: () => new Date() });
   return store.latest();
 }

@@ -16,6 +16,11 @@ it("a manifest is read as it was rendered", () => {
   expect(decodeManifest(encodeManifest(manifest))).toEqual(manifest);
 });
 
+it("a mark before the first byte of one is a byte that was not rendered", () => {
+  const bytes = encodeManifest(manifest);
+  expect(() => decodeManifest(Uint8Array.from([0xef, 0xbb, 0xbf, ...bytes]))).toThrow(/manifest/i);
+});
+
 it("more sections than there are kinds of are refused before their names are said again", () => {
   const [section] = manifest.sections;
   if (!section) throw new Error("there is a section");

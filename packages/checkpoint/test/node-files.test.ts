@@ -15,7 +15,12 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { type CheckpointStore, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
+import {
+  type CheckpointStore,
+  newestVerifiedCheckpoint,
+  openCheckpointStore,
+  type SavedCheckpoint,
+} from "../src/index.ts";
 import { nodeFs } from "../src/internal.ts";
 import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
 
@@ -50,6 +55,13 @@ describe("on a real disk", () => {
     expect(JSON.parse(await readFile(join(saved.path, "config.json"), "utf8"))).toEqual(contentOf(7).modelConfig);
     expect(await readFile(join(root, "latest"), "utf8")).toBe("step-00000007-v7-t1\n");
     expect(loadedOf(await store.load(saved.name))).toEqual(expectedOf(contentOf(7)));
+  });
+
+  it("knows the room that is left in bytes, and the newest checkpoint of a folder whose files are whole", async () => {
+    expect(await nodeFs.freeBytes(root)).toBeGreaterThan(1024 ** 2);
+    expect(await newestVerifiedCheckpoint(root)).toMatchObject({ name: saved.name, step: 7 });
+    await writeFile(join(saved.path, "config.json"), "{}");
+    expect(await newestVerifiedCheckpoint(root)).toBeNull();
   });
 
   it("goes on with one checkpoint after the other and leaves no file behind", async () => {

@@ -1,5 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { dispatchGroups, planAdmission, planEvaluation } from "../src/controller/groups/dispatch-groups.ts";
+import {
+  dispatchGroups,
+  isWorkWaiting,
+  planAdmission,
+  planEvaluation,
+} from "../src/controller/groups/dispatch-groups.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, linesOf, planWith, working } from "./states.ts";
@@ -85,6 +90,12 @@ describe("a lease", () => {
     expect(Math.min(...sizes.slice(0, -1))).toBe(2);
   });
 
+  it("is half of what is left for the only sampler", () => {
+    const plan = planWith({ groupsPerStep: 64, limits });
+    const state = planAdmission(working({ plan, members: ["p0", "r0"] }))?.state as ControllerState;
+    expect(leasesOf(state).map(({ count }) => count)).toEqual([32]);
+  });
+
   it("is never larger than the limit, and nobody has more of them than allowed", () => {
     const plan = planWith({ groupsPerStep: 400, limits: { ...limits, leaseGroupsMax: 8, leasesPerRollout: 2 } });
     const open = planAdmission(working({ plan, members: ["p0", "r0", "r1"] }))?.state as ControllerState;
@@ -111,6 +122,12 @@ describe("a lease", () => {
       const { groups = {} } = change?.state ?? {};
       const again = { ...change?.state, groups: { ...groups, 4: groupsOf(4, 0, 8) } } as ControllerState;
       expect(dispatchGroups(again)).toBeNull();
+    });
+
+    it("is all of it for the only sampler", () => {
+      const plan = planWith({ groupsPerStep: 64, limits: two });
+      const state = planAdmission(working({ plan, members: ["p0", "r0"] }))?.state as ControllerState;
+      expect(leasesOf(state).map(({ count }) => count)).toEqual([64]);
     });
 
     it("is as even as it can be", () => {
@@ -213,6 +230,16 @@ describe("an evaluation", () => {
       state = { ...change.state, leases: {} };
     }
     expect(sizes).toEqual([8, 6, 5, 4, 3, 2, 1, 1, 1, 1]);
+  });
+
+  it("is half of it for the only sampler, and no work that waits once all of it is leased", () => {
+    const large = planWith({ evalPrompts: 64 * 8, evalEverySteps: 2, steps: 7 });
+    const state = planEvaluation(working({ plan: large, version: 4, patch: { evaluatedVersion: 3 } }))?.state;
+    expect(leasesOf(state as ControllerState).map(({ count }) => count)).toEqual([4, 2]);
+    const { evaluation } = state ?? {};
+    const waits = (queue: NonNullable<typeof evaluation>["queue"]) =>
+      isWorkWaiting({ ...state, evaluation: { ...evaluation, queue } } as ControllerState);
+    expect([waits(evaluation?.queue ?? []), waits([])]).toEqual([true, false]);
   });
 
   it("goes before groups, to replicas that hold exactly its version", () => {

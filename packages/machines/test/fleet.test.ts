@@ -198,6 +198,38 @@ describe("a node that is gone", () => {
   });
 });
 
+describe("a node that leaves and is the only one", () => {
+  it("keeps its checkpoint actor until nobody is left whose work it could save", () => {
+    const job = new Job({ policy: 1, rollout: 1, checkpoint: 1 }).node("n0").obey("n0");
+    job.report("n0", "replica.draining", { reason: "SIGTERM" });
+    const leave = (id: string) => {
+      job.report(id, "replica.left", { reason: "drained" }, id.split("-")[0]).exit("n0", id, { code: 0 });
+      return job.state.members["checkpoint-0"]?.health;
+    };
+    expect(job.state.members["checkpoint-0"]?.health).toBe("healthy");
+    expect(leave("rollout-0")).toBe("healthy");
+    expect(leave("policy-0")).toBe("draining");
+  });
+});
+
+describe("replicas that share a host", () => {
+  const placed = (job: Job) => job.operate("fleet.scale", { policy: 2 }).state.fleet.replicas["policy-1"]?.node;
+  const setting = (): Job => {
+    const job = new Job({ policy: 1, rollout: 0, checkpoint: 0 }).node("n0", {}, "a").node("n1", {}, "b");
+    job.state = { ...job.state, plan: { ...job.state.plan, rolloutsServe: false } };
+    return job;
+  };
+
+  it("stay on it while a node of it takes replicas, and go elsewhere when none does", () => {
+    expect(placed(setting())).toBe("n0");
+    expect(placed(setting().operate("fleet.cordon", { id: "n0", commandId: "c" }))).toBe("n1");
+    const ill = setting();
+    const { incarnation } = ill.state.members.n0 ?? { incarnation: "" };
+    ill.hear({ type: "verdict.suspect", id: "n0", incarnation, evidence: "silence", kind: "silence", silentMs: 1 });
+    expect(placed(ill)).toBe("n1");
+  });
+});
+
 describe("a node that leaves while others have room", () => {
   const setting = (far = "h"): Job => {
     const job = new Job({ policy: 1, rollout: 1, checkpoint: 0 }).node("n0").obey("n0");

@@ -149,6 +149,11 @@ describe("an import", () => {
     ["of weights that it does not name", { weights: { version: 3, sections: [] } }, "the file does not name"],
     ["of later weights", { weights: { version: 4, sections: [] } }, "later than version 3"],
     ["of a later step", { receipts: [receiptOf(5, 0, { version: 3 })] }, "the job is at step 4"],
+    [
+      "of the last step, which is not sampled yet",
+      { receipts: [receiptOf(20, 0, { version: 3 })] },
+      "the job is at step 4",
+    ],
     ["beyond the last step", { receipts: [receiptOf(21, 0, { version: 3 })] }, "the job has 20 steps"],
     ["that a step has not", { receipts: [receiptOf(4, 4)] }, "a step has 4 groups"],
     ["with too few trajectories", { receipts: [receiptOf(4, 1, { completed: 1 })] }, "are not the 2 trajectories"],

@@ -61,6 +61,16 @@ describe("an item that comes back", () => {
     expect(requeue(leased(), [train(0, 2)], untouched).state.groups[4]?.queue[0]).toEqual({ index: 0, attempt: 2 });
   });
 
+  it("waits for as long as its rule says where that is some time, and for none where it is none", () => {
+    const base = leased();
+    const engineCrash = { action: "quarantine", attempts: 3, backoffMs: 500 } as const;
+    const plan = { ...base.plan, failure: { ...base.plan.failure, engineCrash } };
+    const [slow] = requeue({ ...base, plan }, [train(0)], failed).state.groups[4]?.queue ?? [];
+    expect(slow?.dueAtMs).toBeGreaterThan(base.nowMs);
+    expect(requeue(base, [train(0)], failed).state.groups[4]?.queue[0]).not.toHaveProperty("dueAtMs");
+    expect(requeue({ ...base, plan }, [train(0)], untouched).state.groups[4]?.queue[0]).not.toHaveProperty("dueAtMs");
+  });
+
   it("is quarantined after its last attempt, and the ledger still balances", () => {
     const before = leased();
     const state = requeue({ ...before, leases: {} }, [train(0, 2), train(1, 1)], failed).state;

@@ -1,7 +1,17 @@
 /** Shares and barriers as pure functions: sums that are exact, ends that happen once. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { arrive, type BarrierRules, expire, missingOf, type OnMissing, openBarrier } from "../src/phases/barrier.ts";
+import {
+  abortBarrier,
+  arrive,
+  type BarrierRules,
+  expire,
+  flawOfRules,
+  missingOf,
+  type OnMissing,
+  openBarrier,
+  ranksText,
+} from "../src/phases/barrier.ts";
 import { largestRemainder, shareOut, sizeOfRanges, unfinished } from "../src/phases/shares.ts";
 
 const weightsArbitrary = fc.array(fc.integer({ min: 1, max: 1_000_000 }), { minLength: 1, maxLength: 256 });
@@ -15,6 +25,13 @@ describe("shares", () => {
   it("give what is left over to the largest remainders, the first of equals first", () => {
     expect(largestRemainder(10, [1, 1, 1])).toEqual([4, 3, 3]);
     expect(largestRemainder(5, [3, 3, 1])).toEqual([2, 2, 1]);
+  });
+
+  it("by weights that are all 0 are nothing, and so are shares of nothing", () => {
+    expect(largestRemainder(5, [0, 0])).toEqual([0, 0]);
+    expect(largestRemainder(0, [1, 2])).toEqual([0, 0]);
+    expect(shareOut([], [{ rank: 0, weight: 1 }])).toEqual([]);
+    expect(unfinished(0, [])).toEqual([]);
   });
 
   it("have an exact sum, and none differs from its quota by 1 or more", () => {
@@ -104,6 +121,52 @@ describe("a barrier", () => {
         { rank: 1, from: 93, to: 100 },
       ],
     });
+  });
+
+  it("that is given up says why and shares nothing out; one that has ended stays as it ended", () => {
+    const open = come(openBarrier(rules({ items: 10 }), [], 100), 1, 120, 5);
+    const end = { outcome: "aborted", missing: [0, 2], reason: "so", waitedMs: 30, coverage: 0.5, shares: [] };
+    expect(abortBarrier(open, "so", 130)).toMatchObject({ end });
+    expect(open.end).toBeNull();
+    const ended = [0, 2].reduce((next, rank) => come(next, rank), open);
+    expect(abortBarrier(ended, "so", 130)).toBe(ended);
+  });
+
+  it("has waited for no time at all where the clock went back, and covers everything where there is nothing to do", () => {
+    const ended = [0, 1, 2].reduce((next, rank) => come(next, rank, 40), openBarrier(rules(), [], 100));
+    expect(ended.end).toMatchObject({ outcome: "whole", waitedMs: 0, coverage: 1, shares: [] });
+  });
+
+  it("waits again for a rank that was out and came all the same", () => {
+    const back = come(openBarrier(rules(), [1], 0), 1);
+    expect(back.absent).toEqual([]);
+    expect(missingOf(back)).toEqual([0, 2]);
+  });
+
+  it("takes the decision of rank 0, and of nobody else", () => {
+    const say = (rank: number) => arrive(openBarrier(rules(), [], 0), { rank, done: [], decision: "go" }, 0).decision;
+    expect([say(0), say(1)]).toEqual(["go", undefined]);
+  });
+
+  it.each<[Partial<BarrierRules>, string | null]>([
+    [{}, null],
+    [{ weights: [] }, null],
+    [{ weights: [1, 1] }, "weights has 2 values for 3 ranks"],
+    [{ timeoutMs: 1_000 }, null],
+    [{ timeoutMs: 999 }, "use at least 1000"],
+    [{ quorum: 3 }, null],
+    [{ quorum: 4 }, "use at most 3"],
+  ])("may have the rules %j: %s", (patch, flaw) => {
+    const said = flawOfRules(rules({ timeoutMs: 1_000, ...patch }));
+    if (flaw === null) expect(said).toBeNull();
+    else expect(said).toContain(flaw);
+  });
+
+  it("names up to sixteen ranks, and counts the others", () => {
+    const ranks = Array.from({ length: 18 }, (_, rank) => rank);
+    expect(ranksText([2])).toBe("rank 2");
+    expect(ranksText(ranks.slice(0, 16))).toMatch(/^ranks 0, 1, .*, 15$/);
+    expect(ranksText(ranks)).toMatch(/, 15 and 2 more$/);
   });
 
   it("ends once: nothing that comes later changes it", () => {

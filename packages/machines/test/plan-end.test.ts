@@ -229,7 +229,12 @@ describe("the end", () => {
   it("is said without waiting for a checkpoint that is not wanted, is durable, is late, or that nobody could write", () => {
     const ending = { outcome: "stopped", reason: "so", announced: false } as const;
     const waits = (wantedStep: number | null, at: number | null, patch: Partial<ControllerState> = {}) => {
-      const checkpoints = { wantedStep, dueAtMs: 2_000, saved: at === null ? null : { ...saved, step: at }, failures: 0 };
+      const checkpoints = {
+        wantedStep,
+        dueAtMs: 2_000,
+        saved: at === null ? null : { ...saved, step: at },
+        failures: 0,
+      };
       return planEnd(savingJob(4, { ending, checkpoints, ...patch })) === null;
     };
     expect([waits(4, 3), waits(4, 4), waits(4, 5), waits(1, null), waits(null, null)]).toEqual([

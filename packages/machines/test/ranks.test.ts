@@ -48,6 +48,30 @@ it.each([
   expect(running().exitRank("n1", "rollout-0", 2, { signal }).state.outsideLosses ?? []).toHaveLength(losses);
 });
 
+it("the loss of a node ends the life of a replica that had a process there, and is no death of its program", () => {
+  const job = running();
+  const { incarnation } = job.state.members.n1 ?? { incarnation: "" };
+  job.hear({ type: "verdict.dead", id: "n1", incarnation, evidence: "silence" });
+  expect(job.state.members["rollout-0"]).toBeUndefined();
+  expect(job.state.fleet.replicas["rollout-0"]).toMatchObject({ deaths: 0, life: 2, group: { losses: [] } });
+});
+
+it("what is left of a life whose node is gone is forgotten when its own node says that it has ended", () => {
+  const job = running();
+  const [first, second] = [0, 1].map((rank) => job.processOf("rollout-0", rank)?.pid ?? 0);
+  const { incarnation } = job.state.members.n1 ?? { incarnation: "" };
+  job.hear({ type: "verdict.dead", id: "n1", incarnation, evidence: "silence" });
+  const left = () => job.state.fleet.replicas["rollout-0"]?.group?.leftovers.map(({ pid }) => pid);
+  const ends = (node: string, pid = 0) =>
+    job.report(node, "process.exited", { id: "rollout-0", host: "a", pid, life: 1, code: null, signal: "SIGKILL" });
+  expect(left()).toEqual([first, second]);
+  ends("p", first);
+  ends("n0", 9);
+  expect(left()).toEqual([first, second]);
+  ends("n0", first);
+  expect(left()).toEqual([second]);
+});
+
 /** What the alarm about missing room says, once that has lasted. */
 const shortageOf = (job: Job) => {
   job.hear({ type: "controller.tick", atMs: 1 });

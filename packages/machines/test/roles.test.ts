@@ -35,6 +35,28 @@ describe("a lease is cut into chunks", () => {
   });
 });
 
+describe("a checkpoint actor that writes", () => {
+  const save = (lineage: number, step: number, write?: readonly number[]) => ({
+    type: "checkpoint.save",
+    body: { lineage, step, version: step, ...(write ? { shards: { write } } : {}) },
+  });
+  const abort = ["checkpoint.abort", "checkpoint.write"];
+
+  it.each<[string, object, readonly string[]]>([
+    ["the same again", save(1, 5), ["drop"]],
+    ["an older step", save(1, 4), ["drop"]],
+    ["a newer step", save(1, 6), abort],
+    ["an older step of a newer lineage", save(2, 1), abort],
+    ["an older step of an older lineage", save(0, 4), ["drop"]],
+    ["another part of the same", save(1, 5, [2]), abort],
+    ["another part of an older step", save(1, 4, [2]), ["drop"]],
+  ])("and is asked for %s", (_, asked, does) => {
+    const actor = new Replica(checkpointLogic, { checkpointMs: 9 });
+    expect(actor.hear(save(1, 5)).map(({ type }) => type)).toEqual(["checkpoint.write"]);
+    expect(actor.hear(asked).map(({ type }) => type)).toEqual(does);
+  });
+});
+
 describe("a rollout replica", () => {
   const start = (): Replica => new Replica(rolloutLogic, { timing, chunkGroups: 2, leasesMax: 2 });
   const lease = (n: number): object => eventOf("rollout", "groups.lease", n);

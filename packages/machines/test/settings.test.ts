@@ -4,6 +4,7 @@ import { control } from "@muster/machines/internal";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { planAdmission } from "../src/controller/groups/dispatch-groups.ts";
+import { stepsAheadMax } from "../src/controller/settings.ts";
 import { planStepRun, runBodyOf } from "../src/controller/step/plan-step.ts";
 import { bodiesOf, groupsOf, planWith, receiptOf, stepping, working } from "./states.ts";
 
@@ -19,6 +20,17 @@ function ask(state: ControllerState, body: Body<"job.change">) {
 }
 
 const weights = { lineage: 0, version: 3 };
+
+it("as many steps may be sampled ahead as the largest bound of any change allows, and a change without one allows none", () => {
+  const ahead = (stalenessMax: number, ...changed: (number | undefined)[]) => {
+    const changes = changed.map((own) => ({
+      fromStep: 9,
+      settings: own === undefined ? { lr: 1 } : { stalenessMax: own },
+    }));
+    return stepsAheadMax(working({ plan: planWith({ stalenessMax }), patch: { changes } }));
+  };
+  expect([ahead(0), ahead(0, undefined), ahead(2, 1), ahead(1, 3, 2), ahead(1, undefined)]).toEqual([0, 0, 2, 3, 1]);
+});
 
 describe("a change of settings", () => {
   it("counts from the next step on that has not begun, and is said with what was before", () => {

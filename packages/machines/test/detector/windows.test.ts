@@ -4,6 +4,7 @@ import { GapWindow } from "../../src/detector/gap-window.ts";
 import { Outages } from "../../src/detector/outages.ts";
 import { PhaseTimes } from "../../src/detector/phase-times.ts";
 import type { DetectorTiming } from "../../src/detector/timing.ts";
+import { Watcher } from "./watcher.ts";
 
 describe("the gaps between beats", () => {
   it("have the mean and the deviation of the last 200, the one that was expected before the first among them", () => {
@@ -75,6 +76,42 @@ describe("the time in a phase after which a member hangs", () => {
     expect(known.limitMs("rollout", "work", timing)).toBe(90_000);
     expect(known.limitMs("policy", "play", timing)).toBe(90_000);
     expect(known.limitMs("policy", "work", timing)).toBe(3_000);
+  });
+});
+
+describe("a member without progress", () => {
+  /** Works from 0 on, is heard last at `heardMs`, and looked at at `nowMs`. */
+  const isHung = (heardMs: number, nowMs: number, factor = 1): boolean => {
+    const watcher = new Watcher(["p0"]);
+    watcher.factor = factor;
+    for (const atMs of [0, heardMs]) {
+      watcher.nowMs = atMs;
+      watcher.beat("p0", { phase: "computing", progress: 1 });
+    }
+    watcher.nowMs = nowMs;
+    return watcher.look().includes("p0 hung hang");
+  };
+
+  it("hangs at the limit of its phase when it was heard within two intervals, else it is silent", () => {
+    expect([isHung(43_000, 44_999), isHung(43_000, 45_000), isHung(42_999, 45_000)]).toEqual([false, true, false]);
+    expect([isHung(86_000, 90_000, 2), isHung(85_999, 90_000, 2)]).toEqual([true, false]);
+  });
+
+  it("does not hang before its first beat, whose number may be 0", () => {
+    const of = (beats: boolean): readonly string[] => {
+      const watcher = new Watcher(["p0"], { hungMaxMs: 10_000, hungMinMs: 10_000 });
+      const first = { id: "p0", incarnation: "i1", seq: 0, phase: "computing", progress: 1, loopLagMs: 0, failures: 0 };
+      if (beats) watcher.detector.beat(first, 0);
+      watcher.nowMs = 9_000;
+      watcher.look();
+      const { nonce = 0 } = watcher.last.probes[0] ?? {};
+      watcher.nowMs = 9_500;
+      watcher.look();
+      watcher.detector.answered({ id: "p0", incarnation: "i1", nonce, by: "thread" }, 9_500);
+      watcher.nowMs = 11_000;
+      return watcher.look().filter((line) => line.includes("hung"));
+    };
+    expect([of(false), of(true)]).toEqual([[], ["p0 hung hang"]]);
   });
 });
 

@@ -31,10 +31,9 @@ export function loseLife(state: ControllerState, id: string, loss: Loss): Change
   const replica = state.fleet.replicas[id];
   if (!replica?.group) return { state, effects: [] };
   const ended = nextLife(state, id, replica, loss);
-  const { evidence, by, failure, isKill = false } = loss;
-  const out = member
-    ? endMember(ended.state, member, { evidence, by, silentMs: 0, isKill, ...(failure ? { failure } : {}) })
-    : { state: ended.state, effects: [] };
+  const { evidence, by, failure, isKill } = loss;
+  const how = { evidence, by, silentMs: 0, ...(failure ? { failure } : {}), ...(isKill ? { isKill } : {}) };
+  const out = member ? endMember(ended.state, member, how) : { state: ended.state, effects: [] };
   const seen: readonly ControllerEffect[] =
     member || !loss.isCounted
       ? []
@@ -47,7 +46,7 @@ export function nextLife(
   state: ControllerState,
   id: string,
   { life, deaths, group, health, role, leaving }: FleetReplica,
-  { evidence, node, isCounted, isKill = false }: Loss,
+  { evidence, node, isCounted, isKill }: Loss,
 ): Change<ControllerState> {
   if (!group) return { state, effects: [] };
   const { nowMs } = state;
