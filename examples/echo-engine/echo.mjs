@@ -110,6 +110,38 @@ function sampler(needs) {
   };
 }
 
+/** Gradient and figures of what was asked of some tokens: those from `start` on whose weights these are. */
+export function learn(samples, { normalizer, clipLow, clipHigh, temperature }, weights, start = 0) {
+  const gradient = new Float32Array(weights.length);
+  const stats = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
+  for (const { tokens, promptLength, logprobs, advantage, lossMask } of samples) {
+    for (let i = 0; i < logprobs.length; i++) {
+      const own = tokens[i] - start;
+      if (lossMask?.[i] === 0 || own < 0 || own >= weights.length) continue;
+      const isEcho = i < promptLength && tokens[promptLength + i] === tokens[i];
+      const chance = i < promptLength ? chanceOf(weights[own], temperature) : 0;
+      const logRatio = Math.log(isEcho ? chance : 1 - chance) - logprobs[i];
+      const ratio = Math.exp(logRatio);
+      const isClipped = advantage > 0 ? ratio > 1 + clipHigh : ratio < 1 - clipLow;
+      stats.tokens += 1;
+      stats.clipped += isClipped ? 1 : 0;
+      stats.klSum += ratio - 1 - logRatio;
+      stats.lossSum -= Math.min(ratio * advantage, Math.min(Math.max(ratio, 1 - clipLow), 1 + clipHigh) * advantage);
+      if (!isClipped && i < promptLength)
+        gradient[own] -= (advantage * ratio * (isEcho ? 1 - chance : -chance)) / (temperature * normalizer);
+    }
+  }
+  return { gradient, stats };
+}
+
+/** One step against a gradient, with momentum. */
+export function update({ weights, optimizer }, gradient, { lr, beta1, scale }) {
+  for (let i = 0; i < weights.length; i++) {
+    optimizer[i] = beta1 * optimizer[i] + scale * gradient[i];
+    weights[i] -= lr * optimizer[i];
+  }
+}
+
 function trainer({ eagerness }, needs) {
   const { vocab } = needs;
   const info = {
@@ -146,33 +178,11 @@ function trainer({ eagerness }, needs) {
     begin() {
       candidate = { weights: live.weights.slice(), optimizer: live.optimizer.slice() };
     },
-    async accumulate(samples, { normalizer, clipLow, clipHigh, temperature, out, signal }) {
-      signal.throwIfAborted();
-      const { weights } = need();
-      const gradient = new Float32Array(vocab);
-      const stats = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
-      for (const { tokens, promptLength, logprobs, advantage, lossMask } of samples) {
-        for (let i = 0; i < logprobs.length; i++) {
-          if (lossMask?.[i] === 0) continue;
-          const asked = tokens[i];
-          const isEcho = i < promptLength && tokens[promptLength + i] === asked;
-          const chance = i < promptLength ? chanceOf(weights[asked], temperature) : 0;
-          const logRatio = Math.log(isEcho ? chance : 1 - chance) - logprobs[i];
-          const ratio = Math.exp(logRatio);
-          const isClipped = advantage > 0 ? ratio > 1 + clipHigh : ratio < 1 - clipLow;
-          stats.tokens += 1;
-          stats.clipped += isClipped ? 1 : 0;
-          stats.klSum += ratio - 1 - logRatio;
-          stats.lossSum -= Math.min(
-            ratio * advantage,
-            Math.min(Math.max(ratio, 1 - clipLow), 1 + clipHigh) * advantage,
-          );
-          if (!isClipped && i < promptLength)
-            gradient[asked] -= (advantage * ratio * (isEcho ? 1 - chance : -chance)) / (temperature * normalizer);
-        }
-      }
+    async accumulate(samples, options) {
+      options.signal.throwIfAborted();
+      const { gradient, stats } = learn(samples, options, need().weights);
       // The memory of a gradient may be larger than one array: it comes as windows, which are views.
-      for (const { from, values } of out.windows()) values.set(gradient.subarray(from, from + values.length));
+      for (const { from, values } of options.out.windows()) values.set(gradient.subarray(from, from + values.length));
       return stats;
     },
     async stage(summed, { lr, beta1, clipNorm }) {
@@ -182,10 +192,7 @@ function trainer({ eagerness }, needs) {
       const gradNorm = Math.sqrt(gradient.reduce((sum, value) => sum + value * value, 0));
       if (!Number.isFinite(gradNorm)) return { gradNorm: 0, finite: false };
       const scale = clipNorm > 0 && gradNorm > clipNorm ? clipNorm / gradNorm : 1;
-      for (let i = 0; i < vocab; i++) {
-        optimizer[i] = beta1 * optimizer[i] + scale * gradient[i];
-        weights[i] -= lr * optimizer[i];
-      }
+      update({ weights, optimizer }, gradient, { lr, beta1, scale });
       return { gradNorm, finite: true };
     },
     candidate: () => sectionsOf(need()),

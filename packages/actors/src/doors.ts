@@ -36,6 +36,7 @@ import {
   type PolicyEngine,
   type RankCut,
   type RankShards,
+  type RankTraining,
   type ReplicaRank,
   type Reward,
   type RolloutEngine,
@@ -49,11 +50,14 @@ import { errors } from "./errors.ts";
 export interface Doors {
   /** Build of this replica's engine; replicas of one role share one. */
   readonly engineBuild: string;
-  policyEngine(config: JobConfig): Promise<PolicyEngine>;
+  /** @param training - What this process does with its shard, where there is a {@link trainerCut}. */
+  policyEngine(config: JobConfig, training?: RankTraining): Promise<PolicyEngine>;
   /** @param shards - How this process takes its part of a version, where there is a {@link rankCut}. */
   rolloutEngine(config: JobConfig, shards?: RankShards): Promise<RolloutEngine>;
   /** How the processes of a sampler have the model, where each of them takes its own part; `null` where rank 0 takes it whole. */
   rankCut(config: JobConfig): RankCut | null;
+  /** How the processes of each trainer of a job have the model, where each of them has a shard; `null` where rank 0 has it whole. */
+  trainerCut(config: JobConfig): RankCut | null;
   /** The model of a job as its trainers have it, or its samplers, and the build of their engine. */
   model(
     config: JobConfig,
@@ -109,10 +113,12 @@ export const hostDoors = (
   { rank, agents = noAgents, env = {} }: HostOptions = {},
 ): Doors => ({
   engineBuild,
-  policyEngine: async (config) => {
+  policyEngine: async (config, training) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
+    // One process has no room for what others are to have, and could agree with nobody.
+    if (training && !rank) throw errors.TrainerAlone({ size: config.processes?.policy ?? 1 });
     const needs = needsOfJob(config);
-    const engine = await engines.openPolicy(config, needs, rank && { rank });
+    const engine = await engines.openPolicy(config, needs, rank && { rank, ...(training ? { training } : {}) });
     return await openReferenceOf(config, engine, env);
   },
   rolloutEngine: async (config, shards) => {
@@ -121,6 +127,7 @@ export const hostDoors = (
   },
   // A sampler that no node started is alone, and takes all of a version.
   rankCut: (config) => (rank ? engines.rankCutOf("rollout", config, needsOfJob(config)) : null),
+  trainerCut: (config) => engines.rankCutOf("policy", config, needsOfJob(config)),
   model: (config, role = "policy") => ({
     ...engines.describe(role, config.engine, needsOfJob(config)),
     build: engines.of(config.engine[role].adapter).build(),

@@ -61,6 +61,30 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "what this rank was given is no ticket of a version ({reason}); rank 0 hands on the ticket of its update as it is",
   },
+  RankTicket: {
+    message: "what this rank was given is no ticket of rank 0 ({reason}); performAll() hands it on as it is",
+  },
+  RankAnswer: {
+    message:
+      "what rank {rank} answered is refused ({reason}); performAll() gives back what perform() of each rank returned",
+  },
+  RankState: {
+    message:
+      "rank {rank} of the trainer has {bytes} bytes of {name}, and its shard has {wanted}; the engine's state() and candidate() give the shard that it attached",
+  },
+  RankEngine: {
+    message:
+      "engine {kind} trains in shards (trainsInShards), and its trainer has no performAll(); rank 0 needs it to reach the others",
+  },
+  TrainerAlone: {
+    message:
+      "a trainer of this job has {size} processes with a shard each (processes.policy), and this is one without the others; have a node start it: muster scale policy, or muster node on this host",
+  },
+  ShardsDiffer: { message: "the shards of section {section} are not those of this job: {reason}" },
+  CheckpointOfOtherShards: {
+    message:
+      "checkpoint {name} was not written by trainers of {size} processes with this layout: {reason}; set processes.policy as it was, or begin a new job from its weights",
+  },
   ShardReceipt: { message: "a receipt for version {version} is refused: {reason}" },
   ShardMissing: {
     message:

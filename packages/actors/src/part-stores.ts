@@ -64,23 +64,25 @@ export class PartStores {
   }
 
   /**
-   * Publishes those of the sections that belong to the parts, and the table of the weights beside them.
+   * Publishes those of the sections that belong to the parts, and the table of the weights beside them, where one is given.
    *
    * @returns Their sizes and digests. @throws what `VersionStore.publish` throws.
    */
   async publish(
     id: VersionId,
-    { state, table }: { readonly state: SectionBytes; readonly table: OwnTable },
+    { state, table }: { readonly state: SectionBytes; readonly table: OwnTable | undefined },
     parts: readonly VersionPart[],
   ): Promise<Section[]> {
     const published: Section[] = [];
     for (const part of parts) {
       const own = Object.entries(state).filter(([name]) => partOf({ name: sectionName(name) }) === part);
-      if (part === "serving") own.push([tableSection, table.text]);
+      if (part === "serving" && table) own.push([tableSection, table.text]);
       const infos = await this.#stores[part].publish(id, Object.fromEntries(own));
       published.push(...sectionsOf(infos.filter(({ name }) => name !== tableSection)));
     }
-    return published.map((section) => (section.name === "weights" ? { ...section, table: table.named } : section));
+    return published.map((section) =>
+      section.name === "weights" && table ? { ...section, table: table.named } : section,
+    );
   }
 
   /** Publishes those of the parts that were mapped, as copies of their own. @returns Their sizes and digests. @throws what `VersionStore.keep` throws. */

@@ -39,7 +39,8 @@ interface RanksOptions {
   readonly signal: AbortSignal;
 }
 
-type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
+/** What is pulled, and who has it. */
+export type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
 
 /** One part of what is wanted: its sections, and where the holders serve them. Pure. */
 function wantedPart(wanted: Wanted, part: VersionPart): Wanted {
@@ -166,7 +167,15 @@ export async function pullRanks(
 /** What is asked for on the data plane: sections by their names there. Pure. */
 export const pullOf = (
   puller: Puller,
-  { lineage, version, sections, holders }: Omit<Wanted, "sections"> & { readonly sections: readonly SectionInfo[] },
+  {
+    lineage,
+    version,
+    sections,
+    holders,
+  }: Pick<Wanted, "lineage" | "version"> & {
+    readonly sections: readonly SectionInfo[];
+    readonly holders: readonly Pick<Wanted["holders"][number], "addresses">[];
+  },
 ) => ({
   key: puller.dataKey,
   job: puller.job,

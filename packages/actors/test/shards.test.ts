@@ -62,7 +62,16 @@ const whole = (() => {
 })();
 
 function shardsOfRank(rank: number, cut: RankCut) {
-  const given = { doors, clock, logger: silentLogger, replica: "rollout-0", cut, job: "shards", dataKey };
+  const given = {
+    doors,
+    clock,
+    logger: silentLogger,
+    replica: "rollout-0",
+    cut,
+    trainers: null,
+    job: "shards",
+    dataKey,
+  };
   return rankShards({ ...given, rank, config: smallConfig("/nowhere") });
 }
 
@@ -207,7 +216,15 @@ function rankedDoors(pull: Doors["pullShards"], alter: (receipts: string[]) => s
       if (!own) throw new Error("rank 0 was given no way to its part");
       const engine = await doors.rolloutEngine(config);
       const { tensors } = doors.model(config, "rollout");
-      const options = { clock, logger: silentLogger, job: config.job, dataKey, cut: cutOf(config), config };
+      const options = {
+        clock,
+        logger: silentLogger,
+        job: config.job,
+        dataKey,
+        cut: cutOf(config),
+        trainers: null,
+        config,
+      };
       const other = rankShards({ ...options, doors: { ...doors, pullShards: pull }, replica: "rollout-0", rank: 1 });
       const ranks = [own, other];
       const updateWeights = async (update: WeightUpdate): Promise<void> => {

@@ -196,6 +196,8 @@ export interface AccumulateOptions {
   readonly clipHigh: number;
   /** At which the samples were drawn, > 0: their log-probs and those that are compared with them are of logits / temperature. */
   readonly temperature: number;
+  /** Number of the micro-shard, by which the other processes of a trainer find their memory for it: `gradient` of their `RankTraining`. */
+  readonly shard?: number;
   /** Receives the gradient; `gradientElements` long. What was there is overwritten. */
   readonly out: GradientMemory;
   readonly signal: AbortSignal;
@@ -260,6 +262,13 @@ export interface PolicyEngine {
   discard(): void;
   /** As {@link RolloutEngine.onLost}. */
   onLost?(run: (cause: Error) => void): void;
+  /**
+   * Hands a ticket to `perform` of the `RankTraining` of every rank, rank 0 too, after what it was told before. For trainers whose processes each have a
+   * shard: `state`, `candidate` and `gradientElements` of theirs are those of rank 0's shard, and `restore` is not called.
+   *
+   * @returns What each rank answered, in the order of the ranks. @throws when a rank is gone.
+   */
+  performAll?(ticket: string, signal: AbortSignal): Promise<readonly string[]>;
   close(): Promise<void>;
 }
 

@@ -61,6 +61,7 @@ export type {
 export { type Contradiction, type DeterminismLevel, determinismLevels } from "./registry/contradictions.ts";
 export { EngineRegistry } from "./registry/engine-registry.ts";
 export type { RankCut, RankLayout, RankShards, ShardTensor } from "./registry/rank-layout.ts";
+export type { RankState, RankTraining } from "./registry/rank-training.ts";
 export {
   type FormatDifference,
   formatDifference,

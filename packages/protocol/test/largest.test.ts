@@ -27,6 +27,12 @@ const path = (i: number) => `/${i}`.padEnd(4_096, "p");
 /** `batch.groups_per_step` is 4,096 at most. */
 const groupIds = many(4_096, (i) => `${longest}.${i}`);
 
+/** 64 processes with a shard each; the controller names 1,024 of them in an order. */
+const ranks = many(64, () => ({ addresses, training: addresses }));
+const shards = many(64, () => ({ bytes: longest, digest: "d".repeat(32) }));
+const inShards = sections.map((section) => ({ ...section, shards }));
+const rankHolders = many(16, (i) => ({ id: id(i), addresses, training: addresses, ranks }));
+
 /** Bodies of the kinds whose schema alone lets through more than a message can carry. */
 const sized: { readonly [K in Kind]?: Body<K> } = {
   // The compiled configuration, in characters of ASCII and others.
@@ -47,6 +53,11 @@ const sized: { readonly [K in Kind]?: Body<K> } = {
     epoch: longest,
     members: many(1_024, (i) => ({ id: id(i), incarnation: id(i), place: { host: "h".repeat(128), addresses } })),
   },
+  "weights.initialize": {
+    ...version,
+    source: { kind: "memory", ...version, sections: inShards, holders: rankHolders },
+  },
+  "weights.pull": { ...version, sections: inShards, holders: rankHolders },
   // Every group in a message of its own.
   "step.run": { ...attempt, ...version, batch: groupIds.map((group) => ({ streamSeq: longest, groupIds: [group] })) },
   // Nobody came, and nothing of the batch can be read.
@@ -62,8 +73,8 @@ const sized: { readonly [K in Kind]?: Body<K> } = {
   "checkpoint.save": {
     step: longest,
     ...version,
-    sections,
-    holders: many(64, (i) => ({ id: id(i), addresses })),
+    sections: inShards,
+    holders: rankHolders,
     groupsWatermark: longest,
     pinned: path(0),
     fallbacks: many(64, path),

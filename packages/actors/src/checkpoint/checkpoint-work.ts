@@ -18,6 +18,7 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
+import { collectShards } from "../shards/sharded-sections.ts";
 import { Tables } from "../tables.ts";
 import { pullSections } from "../weights.ts";
 import { cursorOf } from "./cursor.ts";
@@ -192,7 +193,12 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const kept = await this.#memory.find(body, opened, signal);
     if (kept) return kept;
     const { job, id } = this.#tools.identity;
-    const bytes = await pullSections({ pull: this.#doors.pull, job, member: id, dataKey, config }, body, signal);
+    const { pull, pullShards, digests } = this.#doors;
+    const puller = { job, member: id, dataKey, config };
+    const cut = this.#doors.trainerCut(config);
+    const bytes = cut
+      ? (await collectShards({ ...puller, pullShards, digests }, body, { cut, signal })).bytes
+      : await pullSections({ ...puller, pull }, body, signal);
     return { bytes, release: () => {} };
   }
 

@@ -110,6 +110,7 @@ async function runMinibatch(
       ...config.loss,
       ...(config.training && { loss: lossOf(config.training) }),
       temperature: config.sampling.temperature,
+      shard: index,
       out: gradientIn((window) => mesh.shard(index, window)),
       signal,
     });

@@ -1,15 +1,14 @@
 /** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
 import { basename } from "node:path";
-import { hasCode, MusterError, messageOf, withDeadline } from "@muster/base";
-import type { GradientMesh, MeshPlace } from "@muster/collectives";
-import { inlineState, type PolicyEngine, type SectionSource, sketchOf } from "@muster/engine";
+import { hasCode, MusterError, messageOf } from "@muster/base";
+import type { GradientMesh } from "@muster/collectives";
+import type { PolicyEngine, RankCut } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
-import { type Body, type Section, withSettings } from "@muster/protocol";
+import { type Body, withSettings } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { meteredDoors } from "../metered-doors.ts";
-import { PartStores } from "../part-stores.ts";
 import {
   type Admission,
   defineRole,
@@ -20,12 +19,15 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
+import { RankTrainer } from "../shards/rank-trainer.ts";
+import { sizeOf } from "../shards/sharded-sections.ts";
 import { type OwnTable, ownTable, Tables } from "../tables.ts";
-import { deltaOf, mapParts } from "../weights.ts";
 import { computeStep } from "./compute-step.ts";
 import { damageOf } from "./damage.ts";
 import { Publications } from "./publications.ts";
 import { readBatch } from "./read-batch.ts";
+import { ShardedState } from "./sharded-state.ts";
+import { type StateTools, type TrainerState, WholeState } from "./trainer-state.ts";
 
 type Effect = PolicyEffect | TimerEffect<PolicyEvent>;
 type Tools = HostTools<PolicyEvent>;
@@ -49,7 +51,7 @@ export const policyRoleOn = (doors: Doors): Role =>
 
 interface Opened extends Admission {
   readonly engine: PolicyEngine;
-  readonly stores: PartStores;
+  readonly state: TrainerState;
   readonly table: OwnTable;
 }
 
@@ -100,33 +102,29 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
 
   async open(admission: Admission): Promise<void> {
     try {
-      const { config, dataKey } = admission;
-      const { job, id } = this.#tools.identity;
+      const { config } = admission;
       this.#doors.network(config.network);
-      const engine = await this.#doors.policyEngine(config);
+      const cut = this.#doors.trainerCut(config);
+      const own = cut && this.#ownRank(admission, cut);
+      const engine = await this.#doors.policyEngine(config, own ?? undefined);
       engine.onLost?.(this.#tools.fail);
-      const { weightsBytes, optimizerBytes, tensors } = engine.info();
-      const table = await ownTable(this.#doors, tensors, this.#closing.signal);
-      const sizes = [
-        { name: "weights", bytes: weightsBytes },
-        { name: "optimizer", bytes: optimizerBytes },
-      ] as const;
-      const stores = await PartStores.open(this.#doors, sizes, {
-        key: dataKey,
-        job,
-        member: id,
-        socketDir: config.data.socketDirectory,
-        tcpHost: config.data.tcpHost,
-        tableBytes: table.text.length,
-        slots: config.data.slots,
-        delta: deltaOf(config),
-      });
+      const table = await ownTable(this.#doors, engine.info().tensors, this.#closing.signal);
+      const { environment, identity } = this.#tools;
+      const tools: StateTools = { ...admission, doors: this.#doors, engine, table, environment, identity };
+      const state = cut && own ? await ShardedState.open(tools, own, sizeOf(cut)) : await WholeState.open(tools);
       this.#tools.beats.setPhase("idle");
-      this.#resolveOpened({ ...admission, engine, stores, table });
+      this.#resolveOpened({ ...admission, engine, state, table });
     } catch (error) {
       this.#rejectOpened(error);
       throw error;
     }
+  }
+
+  /** What this process, rank 0 of several, does with its shard. */
+  #ownRank({ config, dataKey }: Admission, cut: RankCut): RankTrainer {
+    const { job, id } = this.#tools.identity;
+    const { clock, logger } = this.#tools.environment;
+    return new RankTrainer({ doors: this.#doors, clock, logger, replica: id, rank: 0, cut, job, dataKey, config });
   }
 
   async close(): Promise<void> {
@@ -137,7 +135,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     await this.#engineWork.catch(() => {});
     this.#mesh?.close();
     const opened = await this.#opened.catch(() => null);
-    await opened?.stores.close();
+    await opened?.state.close();
     await opened?.engine.close();
   }
 
@@ -148,21 +146,10 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       tools,
       () =>
         this.#inPhase("initializing", async (opened) => {
-          const { engine, config, table } = opened;
+          const { engine, table } = opened;
           if (source.kind === "checkpoint") {
-            const path = checkpointPathOf(source.path, config);
-            // A disk that does not answer holds up nobody else: another replica is asked.
-            const patience = {
-              what: `reading ${path}`,
-              timeoutMs: config.timing.checkpointMs,
-              clock: this.#tools.environment.clock,
-            };
-            const checkpoint = await withDeadline((late) => this.#doors.loadCheckpoint(path, late), patience);
-            const { name, manifestDigest } = checkpoint.info;
-            if (!(source.manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
-            const section = (name: string): Uint8Array =>
-              checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
-            await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
+            const { manifestDigests } = source;
+            await opened.state.load({ path: checkpointPathOf(source.path, opened.config), manifestDigests }, signal);
           } else if (source.kind === "memory") await this.#restore(source, opened, signal);
           else await engine.initialize(source);
           const held = await this.#publications.first(opened, { lineage, version });
@@ -190,24 +177,12 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   /** Pulls a version into the engine. */
   async #restore(
     wanted: Body<"weights.pull">,
-    { engine, table, dataKey, config }: Opened,
+    { state, table, dataKey, config }: Opened,
     signal: AbortSignal,
   ): Promise<void> {
-    const { job, id } = this.#tools.identity;
-    const { map } = this.#doors;
     signal.throwIfAborted();
     await this.#tables.check(wanted, table, { dataKey, config, signal });
-    const mapped = await mapParts({ map, keepIn: {}, job, member: id, dataKey, config }, wanted, signal);
-    try {
-      const patience = { deadlineMs: config.timing.pullMs, signal };
-      const source = (name: string): SectionSource => ({
-        bytes: wanted.sections.find((section) => section.name === name)?.bytes ?? 0,
-        copyTo: (into) => mapped.copyTo(name, into, patience),
-      });
-      await engine.restore({ weights: source("weights"), optimizer: source("optimizer") });
-    } finally {
-      mapped.release();
-    }
+    await state.pull(wanted, signal);
   }
 
   #openMesh({ body }: EffectOf<"mesh.open">, tools: Tools): Promise<void> {
@@ -218,27 +193,13 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("meshing", async ({ engine, stores, dataKey, config }) => {
+        this.#inPhase("meshing", async ({ engine, state }) => {
           signal.throwIfAborted();
           this.#mesh?.close();
           this.#mesh = null;
           this.#members = members;
           this.#ops = 0;
-          const { job, id, incarnation } = this.#tools.identity;
-          this.#mesh = await this.#doors.gradientMesh({
-            key: dataKey,
-            job,
-            epoch,
-            rank: members.findIndex((member) => member.id === id && member.incarnation === incarnation),
-            members: members.map((member) => member.id),
-            ...placesOf(members),
-            store: stores.of("serving"),
-            socketDir: config.data.socketDirectory,
-            shards: config.batch.microShards,
-            shardElements: engine.info().gradientElements,
-            deadlineMs: config.timing.meshMs,
-            signal: AbortSignal.any([signal, tools.signal]),
-          });
+          this.#mesh = await state.openMesh(body, AbortSignal.any([signal, tools.signal]));
           const { build, fingerprint } = engine.info();
           return { type: "mesh.joined", epoch, ...(fingerprint ? { engine: { build, fingerprint } } : {}) };
         }),
@@ -258,7 +219,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("computing", async ({ engine, config, table }) => {
+        this.#inPhase("computing", async ({ engine, config, state }) => {
           const mesh = this.#mesh;
           if (mesh?.epoch !== epoch) throw errors.ActorNotOpen({ what: `epoch ${epoch}` });
           const { groups, unreadable, cause } = await readBatch(transport, body, config);
@@ -276,14 +237,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             signal,
             onShard: () => beats.progress(),
           });
-          const { weights, optimizer } = engine.candidate();
-          const [ofWeights = "", ofOptimizer = ""] = await this.#doors.digests([weights, optimizer], signal);
-          const sections: Section[] = [
-            { name: "weights", bytes: weights.length, digest: ofWeights, table: table.named },
-            { name: "optimizer", bytes: optimizer.length, digest: ofOptimizer },
-          ];
-          const mayDrift = config.agreement !== undefined && config.agreement !== "state";
-          const sketch = mayDrift ? { sketch: sketchOf(weights, engine.info().tensors) } : {};
+          const { sections, ...sketch } = await state.candidate(signal);
           return { type: "step.computed", step, attempt, epoch, finite, sections, stats, ...sketch };
         }),
       (error) => ({
@@ -335,12 +289,6 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     this.#engineWork = result.catch(() => {});
     return result;
   }
-}
-
-/** Where the members are, when that was said: they are on several hosts. */
-function placesOf(members: Body<"mesh.build">["members"]): { readonly places?: readonly MeshPlace[] } {
-  const places = members.flatMap(({ place }) => place ?? []);
-  return places.length > 0 ? { places } : {};
 }
 
 /** Only the job's own folder is read, whatever folder is named, and what the configuration begins with. */

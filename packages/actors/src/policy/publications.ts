@@ -1,20 +1,16 @@
 /** What a policy replica serves of its live state: the parts that somebody reads, under the digests that are committed. */
-import type { PolicyEngine } from "@muster/engine";
-import { type Body, partOf, type Section, type VersionPart, versionParts } from "@muster/protocol";
+import { type Body, type Section, type VersionPart, versionParts } from "@muster/protocol";
 import type { Environment } from "../environment.ts";
 import { errors } from "../errors.ts";
 import { type TransferMeters, transferMetersOn } from "../metered-doors.ts";
-import type { PartStores } from "../part-stores.ts";
-import type { OwnTable } from "../tables.ts";
 import type { Held } from "../weights.ts";
+import type { Published, TrainerState } from "./trainer-state.ts";
 
 type VersionId = Pick<Held, "lineage" | "version">;
 
 /** Whose state is published, and where. */
 interface Publisher {
-  readonly engine: Pick<PolicyEngine, "state">;
-  readonly stores: PartStores;
-  readonly table: OwnTable;
+  readonly state: Pick<TrainerState, "publish">;
 }
 
 /** A version as it was ordered: its name and digests, and which parts of it are published. */
@@ -22,8 +18,6 @@ interface Ordered extends VersionId {
   readonly sections: readonly Section[];
   readonly parts: readonly VersionPart[];
 }
-
-const sectionNames = ["weights", "optimizer"] as const;
 
 /** Publishes parts of the live state of one engine. */
 export class Publications {
@@ -83,24 +77,20 @@ export class Publications {
   }
 
   /** What is not published has the digests that are known of it. */
-  async #publish(
-    { engine, stores, table }: Publisher,
-    { lineage, version, sections: known, parts }: Ordered,
-  ): Promise<Held> {
+  async #publish({ state }: Publisher, { lineage, version, sections: known, parts }: Ordered): Promise<Held> {
     const { clock, logger } = this.#environment;
     const id = { lineage, version };
     const startedMs = clock.now();
-    const { weights, optimizer } = engine.state();
-    const state = { weights, optimizer };
-    const names = sectionNames.filter((name) => parts.includes(partOf({ name })));
-    const bytes = names.reduce((sum, name) => sum + state[name].length, 0);
-    const publish = () => stores.publish(id, { state, table }, parts);
-    const published = await this.#meters.measure("publish", { bytes: () => bytes }, publish);
+    const bytesOf = (published: Pick<Published, "sections">): number =>
+      published.sections.reduce((sum, section) => sum + section.bytes, 0);
+    const publish = () => state.publish(id, parts);
+    const { sections: published, ...where } = await this.#meters.measure("publish", { bytes: bytesOf }, publish);
+    const bytes = bytesOf({ sections: published });
     const sections =
-      known.length === 0 ? published : known.map((one) => published.find(({ name }) => name === one.name) ?? one);
+      known.length === 0 ? [...published] : known.map((one) => published.find(({ name }) => name === one.name) ?? one);
     this.#live = { ...id, sections };
     const durationMs = clock.now() - startedMs;
     logger.info({ ...id, parts, bytes, durationMs }, "weights published");
-    return { ...id, sections, ...stores.addressesOf(id), bytes, durationMs };
+    return { ...id, sections, ...where, bytes, durationMs };
   }
 }

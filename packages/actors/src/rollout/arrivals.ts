@@ -6,7 +6,7 @@ import type { RankCut, RolloutEngine, WeightUpdate } from "@muster/engine";
 import type { Body, JobConfig } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
-import { partBytesOf } from "../shards/rank-shards.ts";
+import { collectShards, partBytesOf } from "../shards/sharded-sections.ts";
 import { Receipts, ticketOf } from "../shards/tickets.ts";
 import { Tables } from "../tables.ts";
 import { deltaOf, engineVersionOf, mapSections, pullRanks } from "../weights.ts";
@@ -58,6 +58,8 @@ export class Arrivals {
     await this.#tables.check(body, own, { dataKey, config, signal: signals.signal });
     const cut = this.#doors.rankCut(config);
     if (cut) return await this.#byRanks(body, receiver, { cut, signal: signals.signal });
+    const trainers = this.#doors.trainerCut(config);
+    if (trainers) return await this.#collected(body, receiver, { cut: trainers, signal: signals.signal });
     const keepIn = await this.#storeFor(body, receiver);
     const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
     const mapped = await mapSections(puller, body, signals.signal);
@@ -103,6 +105,29 @@ export class Arrivals {
     logger.info({ lineage: body.lineage, version: body.version, ...how }, "weights arrived");
     this.#ofRanks = { version, arrived: { bytes, addresses: [] } };
     return this.#ofRanks.arrived;
+  }
+
+  /** Collects the weights from the shards of trainers, for an engine of one process. Nobody is served with them: no trainer voted on them as a whole. */
+  async #collected(
+    body: Body<"weights.pull">,
+    { engine, dataKey, config }: Receiver,
+    { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
+  ): Promise<Arrived> {
+    const { clock, logger } = this.#tools.environment;
+    const { job, id } = this.#tools.identity;
+    const { pullShards, digests } = this.#doors;
+    const startedMs = clock.now();
+    const puller = { pullShards, digests, job, member: id, dataKey, config };
+    const { bytes: sections, wireBytes } = await collectShards(puller, body, { cut, signal });
+    const { weights = new Uint8Array() } = sections;
+    signal.throwIfAborted();
+    const copyTo = async (into: Uint8Array): Promise<void> => into.set(weights);
+    await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes: weights.length, copyTo });
+    const size = { bytes: weights.length, wireBytes };
+    this.#meters.arrived("parts", size);
+    const how = { way: "parts", ...size, durationMs: clock.now() - startedMs };
+    logger.info({ lineage: body.lineage, version: body.version, ...how }, "weights arrived");
+    return { bytes: weights.length, addresses: [] };
   }
 
   /** The parts of an engine's ranks: slices of the version where it lies on this host now. */

@@ -145,7 +145,9 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     if (!cut) return undefined;
     const { clock, logger } = this.#tools.environment;
     const { job, id } = this.#tools.identity;
-    return rankShards({ doors: this.#doors, clock, logger, replica: id, rank: 0, cut, job, dataKey, config });
+    const trainers = this.#doors.trainerCut(config);
+    const own = { replica: id, rank: 0, cut, trainers, job, dataKey, config };
+    return rankShards({ doors: this.#doors, clock, logger, ...own });
   }
 
   async close(): Promise<void> {

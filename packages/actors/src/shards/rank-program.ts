@@ -5,6 +5,7 @@ import type { EngineRegistry, EngineRole, RankProgram, ReplicaRank } from "@must
 import { hostDoors } from "../doors.ts";
 import { readRankConfig, readRankKey } from "../node/rank-config.ts";
 import { rankShards } from "./rank-shards.ts";
+import { RankTrainer } from "./rank-trainer.ts";
 
 /** Which process of which replica. */
 export interface RankProgramOptions {
@@ -29,6 +30,16 @@ export async function openRankProgram(options: RankProgramOptions): Promise<Rank
   doors.network(config.network);
   const dataKey = readRankKey(directory);
   const { replica } = rank;
-  const shards = rankShards({ doors, clock, logger, replica, rank: rank.rank, cut, job, dataKey, config });
+  const own = { doors, clock, logger, replica, rank: rank.rank, cut, job, dataKey, config };
+  if (role === "policy") {
+    const training = new RankTrainer(own);
+    return closingWith(await engines.openRank(role, config, needs, { rank, training }), training);
+  }
+  const shards = rankShards({ ...own, trainers: doors.trainerCut(config) });
   return await engines.openRank(role, config, needs, { rank, shards });
+}
+
+/** A process that ends gives its sockets and memory back, too. */
+function closingWith({ ended, close }: RankProgram, training: RankTrainer): RankProgram {
+  return { ended: ended.finally(() => training.close()), close };
 }

@@ -1,14 +1,12 @@
 /** How a process of a replica takes its own part of a version, and no more than that. */
-import { type Clock, invariant, type Logger } from "@muster/base";
-import { planReshard, type RankPlan, shardsOf } from "@muster/collectives";
-import type { RankCut, RankShards } from "@muster/engine";
+import type { Clock, Logger } from "@muster/base";
+import { type RankPlan, type ShardSource, shardsOf } from "@muster/collectives";
+import type { RankCut, RankShards, ShardTensor } from "@muster/engine";
 import { processNameOf, sectionsOfPart } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import { type Puller, pullOf } from "../weights.ts";
-import { readTicket, writeReceipt } from "./tickets.ts";
-
-/** Policy replicas publish the tensors of the whole model one behind the other. */
-const published = { tp: 1, pp: 1, dp: 1, align: 1 };
+import { layoutOf, regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
+import { readTicket, type Ticket, writeReceipt } from "./tickets.ts";
 
 /** Whose part it is, and with what it is taken. */
 export interface RankShardsOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
@@ -18,36 +16,31 @@ export interface RankShardsOptions extends Pick<Puller, "job" | "dataKey" | "con
   readonly replica: string;
   readonly rank: number;
   readonly cut: RankCut;
+  /** How trainers cut the model, where each of their processes has a shard; `null` where one process publishes the whole. */
+  readonly trainers: RankCut | null;
 }
 
-const layoutOf = ({ tp, pp }: RankCut) => ({ tp, pp, dp: 1 });
-
-/** Size of the part of each rank. Pure. */
-export function partBytesOf(cut: RankCut): readonly number[] {
-  const layout = layoutOf(cut);
-  return Array.from({ length: cut.tp * cut.pp }, (_, rank) => {
-    const last = shardsOf(cut.tensors, layout, rank).at(-1);
-    return last ? last.offset + last.bytes : 0;
-  });
+/** Where the piece of each tensor lies in the part of a rank. Pure. */
+export function shardTensorsOf(cut: RankCut, rank: number): readonly ShardTensor[] {
+  return shardsOf(cut.tensors, layoutOf(cut), rank).map(({ tensor, start, length, offset, bytes }) => ({
+    ...{ name: tensor.name, start, length, offsetBytes: offset, sizeBytes: bytes },
+  }));
 }
 
 /** Plans the part of one rank: the plan, and where each tensor lies in it. @throws MUSTER_ERR_NATIVE_OPTION_INVALID */
 export function rankShards(options: RankShardsOptions): RankShards {
-  const { doors, clock, logger, replica, rank, cut, job, dataKey, config } = options;
-  const layout = layoutOf(cut);
-  const plan = planReshard(cut.tensors, published, layout)[rank];
-  invariant(plan, "a rank is one of its layout");
+  const { doors, clock, logger, replica, rank, cut, trainers, job, dataKey, config } = options;
+  const plan = regionsOf(trainers, cut, rank);
   const puller = { job, member: processNameOf(replica, rank), dataKey, config };
   return {
     bytes: plan.sectionBytes,
-    tensors: shardsOf(cut.tensors, layout, rank).map(({ tensor, start, length, offset, bytes }) => ({
-      ...{ name: tensor.name, start, length, offsetBytes: offset, sizeBytes: bytes },
-    })),
+    tensors: shardTensorsOf(cut, rank),
     pull: async (text, into, signal) => {
       const startedMs = clock.now();
       const ticket = readTicket(text);
       const { order, lineage, version } = ticket;
-      const { bytes, wireBytes } = await pullPart({ puller, plan, doors }, ticket, { into, signal });
+      const sources = await sourcesOf(ticket, { doors, trainers, signal });
+      const { bytes, wireBytes } = await pullPart({ puller, plan, doors }, ticket, { sources, into, signal });
       const [digest = ""] = await doors.digests([into], signal);
       const durationMs = clock.now() - startedMs;
       logger.info({ lineage, version, rank, bytes, wireBytes, digest, durationMs }, "shard arrived");
@@ -57,12 +50,25 @@ export function rankShards(options: RankShardsOptions): RankShards {
   };
 }
 
+/** Who has what of the weights: each rank of the trainers its shard, or each holder all. */
+async function sourcesOf(
+  { sections, holders }: Ticket,
+  { doors, trainers, signal }: Pick<RankShardsOptions, "doors" | "trainers"> & { readonly signal: AbortSignal },
+): Promise<readonly ShardSource[]> {
+  const serving = sectionsOfPart(sections, "serving");
+  if (!trainers) {
+    const addresses = holders.flatMap((holder) => holder.addresses);
+    return serving.map((section) => ({ holders: addresses, section }));
+  }
+  const [section] = serving;
+  return section ? await shardSourcesOf(doors, { section, holders }, { size: sizeOf(trainers), signal }) : [];
+}
+
 async function pullPart(
   { puller, plan, doors }: { puller: Puller; plan: RankPlan; doors: Pick<Doors, "pullShards"> },
-  ticket: ReturnType<typeof readTicket>,
-  { into, signal }: { into: Uint8Array; signal: AbortSignal },
+  ticket: Ticket,
+  part: { readonly sources: readonly ShardSource[]; readonly into: Uint8Array; readonly signal: AbortSignal },
 ) {
-  const { sections: _, ...asked } = pullOf(puller, ticket);
-  const sources = sectionsOfPart(ticket.sections, "serving").map((section) => ({ holders: asked.holders, section }));
-  return await doors.pullShards({ ...asked, plan, sources, into, signal });
+  const { sections: _, holders: __, ...asked } = pullOf(puller, ticket);
+  return await doors.pullShards({ ...asked, plan, ...part });
 }

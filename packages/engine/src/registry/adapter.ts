@@ -7,6 +7,7 @@ import type { JobConfig, z } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
 import type { LossFeature, PolicyEngine, RolloutEngine } from "../engine.ts";
 import type { RankLayout, RankShards } from "./rank-layout.ts";
+import type { RankTraining } from "./rank-training.ts";
 
 /** What an engine can be in a job: it trains, or it samples. */
 export type EngineRole = "policy" | "rollout";
@@ -82,6 +83,8 @@ export interface EngineOpening {
   readonly rank?: ReplicaRank;
   /** Of such a replica, where its engine has a {@link EngineAdapter.layout}: how this process comes to its part of the weights. */
   readonly shards?: RankShards;
+  /** Of a trainer of several processes that {@link EngineAdapter.trainsInShards}: what this process does with its shard. */
+  readonly training?: RankTraining;
 }
 
 /** What a process does that is not rank 0 of its replica. */
@@ -125,10 +128,15 @@ export interface EngineAdapter {
   openPolicy?(options: EngineOptions, opening: EngineOpening): Promise<PolicyEngine>;
   openRollout?(options: EngineOptions, opening: EngineOpening): Promise<RolloutEngine>;
   /**
-   * How the processes of a sampler of several have the model, where each takes its own part of a version: updates come `via: "ranks"` then. Absent: rank
-   * 0 takes it whole. Pure.
+   * How the processes of a replica of several have the model. Those of a sampler each take their own part of a version: updates come `via: "ranks"` then.
+   * Absent: rank 0 takes it whole. Pure.
    */
   layout?(options: EngineOptions, tensors: readonly PlacedTensor[], size: number): RankLayout;
+  /**
+   * Each process of a trainer of several has a shard of the training state, as {@link layout} cuts the weights, and no process has all of it. Its rank 0 has
+   * `performAll` then. Absent: rank 0 has the whole state.
+   */
+  readonly trainsInShards?: true;
   /**
    * What the processes of a replica do that are not its rank 0, which is opened as `openRollout` or `openPolicy` is; for engines of several processes.
    * They say nothing to anybody but each other: Muster watches that they are there.

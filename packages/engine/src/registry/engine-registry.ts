@@ -17,6 +17,8 @@ import { checkOpened } from "./check-opened.ts";
 import { type Contradiction, configContradictions, type DeterminismLevel } from "./contradictions.ts";
 import { type EngineTable, tableOfSchema } from "./engine-table.ts";
 import { faultOfCut, type RankCut, type RankShards, rankCutOf } from "./rank-layout.ts";
+import type { RankTraining } from "./rank-training.ts";
+import { shardProblems } from "./shard-problems.ts";
 import { formatDifference } from "./weight-format.ts";
 
 /** What is known of a task when its model is asked for; the digest of the tokenizer may be absent. */
@@ -26,6 +28,7 @@ type TaskNeeds = Omit<ModelNeeds, "tokenizer"> & { readonly tokenizer?: string }
 export interface RankOpening {
   readonly rank: ReplicaRank;
   readonly shards?: RankShards;
+  readonly training?: RankTraining;
 }
 
 /** The engines that one program knows. */
@@ -86,20 +89,22 @@ export class EngineRegistry {
       ...modelProblems(trainer, task),
       ...traitProblems(trainer, sampler, config),
       ...formatProblems(trainer, sampler),
-      ...this.#layoutProblem(config, task),
+      ...(["policy", "rollout"] as const).flatMap((role) => this.#layoutProblem(role, config, task)),
+      ...shardProblems(config, this.rankCutOf("policy", config, task), this.rankCutOf("rollout", config, task)),
     ];
   }
 
-  #layoutProblem(config: JobConfig, task: TaskNeeds): EngineProblem[] {
-    const cut = this.rankCutOf("rollout", config, task);
-    const size = config.processes?.rollout ?? 1;
+  #layoutProblem(role: EngineRole, config: JobConfig, task: TaskNeeds): EngineProblem[] {
+    const cut = this.rankCutOf(role, config, task);
+    const size = config.processes?.[role] ?? 1;
     const fault = cut && faultOfCut(cut, size);
     if (!fault) return [];
-    const text = `processes.rollout = ${size}: ${this.of(config.engine.rollout.adapter).kind} can not cut the model over them: ${fault}; change processes.rollout or the engine's own options`;
-    return [{ keys: ["processes.rollout", keys.rollout], text }];
+    const key = `processes.${role}`;
+    const text = `${key} = ${size}: ${this.of(config.engine[role].adapter).kind} can not cut the model over them: ${fault}; change ${key} or the engine's own options`;
+    return [{ keys: [key, keys[role]], text }];
   }
 
-  /** How the processes of a replica have the model; `null` where one process takes it whole. */
+  /** How the processes of a replica have the model; `null` where one process takes it whole, or has the whole training state. */
   rankCutOf(
     role: EngineRole,
     { engine, processes }: Pick<JobConfig, "engine" | "processes">,
@@ -107,9 +112,8 @@ export class EngineRegistry {
   ): RankCut | null {
     const size = processes?.[role] ?? 1;
     const { adapter, options } = engine[role];
-    const { layout } = this.of(adapter);
-    // The way of trainers to their state is their rank 0.
-    if (size === 1 || !layout || role !== "rollout") return null;
+    const { layout, trainsInShards } = this.of(adapter);
+    if (size === 1 || !layout || (role === "policy" && !trainsInShards)) return null;
     const { tensors } = this.describe(role, engine, task);
     return rankCutOf(layout(options, tensors, size), tensors);
   }

@@ -58,11 +58,23 @@ export const tensorTableSchema = z.strictObject({
   text: z.strictObject({ bytes: countSchema.max(tableTextMax), digest: digestSchema }),
 });
 
+/** Most processes of a trainer that each have a shard: every message that names them has room for so many. */
+export const sectionShardsMax = 64;
+
+/** What rank r of a trainer of several processes has of a section is number r: its size and its digest. */
+const sectionShardsSchema = z
+  .array(z.strictObject({ bytes: countSchema, digest: z.string().min(1).max(32) }))
+  .min(2)
+  .max(sectionShardsMax);
+
 /** One contiguous piece of a part of a weight version: its name, size and digest. */
 export const sectionSchema = z.strictObject({
   name: z.enum(["weights", "optimizer"]),
   bytes: countSchema,
+  /** Of its bytes; of a section in shards, of the list of its shards. */
   digest: digestSchema,
+  /** Where no process has all of it. */
+  shards: sectionShardsSchema.optional(),
   /** Of the weights. Absent from programs that published no table. */
   table: tensorTableSchema.optional(),
 });
@@ -76,11 +88,25 @@ export const versionFields = { lineage: countSchema, version: countSchema };
  */
 export const trainingAddressesSchema = addressesSchema.optional();
 
+/** Addresses of one process of a trainer: a socket, whose path is short, and a port. */
+const ofRankSchema = z.array(z.string().min(1).max(128)).max(2);
+
+/** Where the processes of a trainer serve, by their ranks. */
+export const ranksServingSchema = z.array(ofRankSchema).min(2).max(sectionShardsMax);
+
+/** Where each rank of a trainer of several processes serves its shards; absent where one process serves all. */
+export const rankAddressesSchema = z
+  .array(z.strictObject({ addresses: ofRankSchema, training: ofRankSchema.optional() }))
+  .min(2)
+  .max(sectionShardsMax)
+  .optional();
+
 /** A replica that holds a version, and where to pull it. */
 export const holderSchema = z.strictObject({
   id: idSchema,
   addresses: addressesSchema,
   training: trainingAddressesSchema,
+  ranks: rankAddressesSchema,
 });
 
 /**

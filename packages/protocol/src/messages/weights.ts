@@ -5,6 +5,7 @@ import { defineMessages } from "./define.ts";
 import {
   addressesSchema,
   holderSchema,
+  rankAddressesSchema,
   sectionSchema,
   textSchema,
   trainingAddressesSchema,
@@ -64,12 +65,14 @@ export const weightsMessages = defineMessages({
     direction: "report",
     from: replicaRoles,
     says: "A replica holds a version: it verified the digest. Nothing less makes it a holder.",
+    isLarge: true,
     body: z.strictObject({
       ...versionFields,
       sections,
       /** Where others can pull it; empty when this replica does not serve it. */
       addresses: addressesSchema,
       training: trainingAddressesSchema,
+      ranks: rankAddressesSchema,
       bytes: countSchema,
       durationMs: z.number().nonnegative(),
     }),

@@ -79,6 +79,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
         },
       }),
     rankCut: () => null,
+    trainerCut: () => null,
     model: ({ model }) => ({ tensors: shapeOf(model).tensors, modelConfig: { model_type: "sim" }, build: simBuild }),
     reward: async () => simReward(process, failpoints, work),
     generate: async ({ rollout: { generate } }) => (generate === null ? null : await loadGenerate(generate)),

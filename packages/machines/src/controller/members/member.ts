@@ -1,5 +1,5 @@
 /** A row of the table of members. */
-import type { MemberRole } from "@muster/protocol";
+import type { Body, MemberRole } from "@muster/protocol";
 import type { VersionKey } from "../../version-key.ts";
 import type { AtMs } from "../at-ms.ts";
 import type { Order } from "../order.ts";
@@ -19,6 +19,8 @@ export interface Member {
   readonly devices?: readonly string[];
   /** Where the `training` part of what it holds can be pulled: empty where it was not kept; absent, or `null`, where that is `addresses`. */
   readonly training?: readonly string[] | null;
+  /** Where each of its processes serves its shard of what it holds; absent, or `null`, where one process serves all. */
+  readonly ranks?: Body<"weights.held">["ranks"] | null;
   readonly health: "healthy" | "suspect" | "hung" | "draining";
   /** When it was found hanging last; a second time soon after puts it out. */
   readonly hungAtMs: AtMs | null;

@@ -108,9 +108,14 @@ function isComing(state: ControllerState, member: Member): boolean {
 /** Most ranks of a mesh: whoever comes beyond them is a spare, which has the weights and no part of a step. */
 const ranksMax = 1_024;
 
+/** Most processes with a shard each that a mesh names. */
+const processesMax = 4_096;
+
 /** Who is a rank stays one; places that are left go by arrival. */
 function firstRanks({ mesh }: ControllerState, members: readonly Member[]): readonly Member[] {
-  return members.length > ranksMax ? rankMembers(mesh.members, members).slice(0, ranksMax) : members;
+  const processes = members.reduce((most, member) => Math.max(most, member.ranks?.length ?? 1), 1);
+  const most = Math.min(ranksMax, Math.floor(processesMax / processes));
+  return members.length > most ? rankMembers(mesh.members, members).slice(0, most) : members;
 }
 
 /** Cordoned policy replicas stay out of the next mesh, unless there are no others. */
@@ -119,12 +124,14 @@ function withoutCordoned(state: ControllerState, members: readonly Member[]): re
   return free.length > 0 ? free : members;
 }
 
-/** Members as `mesh.build` names them: with their places when they are on several hosts. Pure. */
+/** Members as `mesh.build` names them: with their places when they are on several hosts, and those of their processes where each has a shard. Pure. */
 export function ranksOf(members: readonly Member[]): Body<"mesh.build">["members"] {
   const isSpread = members.some(({ host }) => host !== members[0]?.host);
-  return members.map(({ id, incarnation, host, addresses }) =>
-    isSpread ? { id, incarnation, place: { host, addresses: [...addresses] } } : { id, incarnation },
-  );
+  return members.map(({ id, incarnation, host, addresses, ranks }) => ({
+    ...{ id, incarnation },
+    ...(isSpread ? { place: { host, addresses: [...addresses] } } : {}),
+    ...(ranks ? { ranks: ranks.map((rank) => rank.addresses) } : {}),
+  }));
 }
 
 /** Members that did not join the epoch by its deadline are out; the next round builds a mesh without them. */

@@ -17,23 +17,40 @@ export function trainersServing(state: ControllerState): readonly Member[] {
   return membersOf(state, "policy").filter((member) => holdsCurrent(state, member) && servesTraining(member));
 }
 
+/** Most processes whose addresses one order names: it must fit into a message. */
+const ranksNamedMax = 1_024;
+
+/** As many of the first sources as an order has room for, one at least. Pure. */
+function bounded(sources: readonly Member[]): readonly Member[] {
+  const ranks = sources.reduce((most, member) => Math.max(most, member.ranks?.length ?? 0), 0);
+  return ranks === 0 ? sources : sources.slice(0, Math.max(1, Math.floor(ranksNamedMax / ranks)));
+}
+
 /** Members as an order names them to who reads `serving` alone. Pure. */
 export function servingHolders(sources: readonly Member[]): Holder[] {
-  return sources.map(({ id, addresses }) => ({ id, addresses: [...addresses] }));
+  return bounded(sources).map(({ id, addresses, ranks }) => ({
+    ...{ id, addresses: [...addresses] },
+    ...(ranks ? { ranks: ranks.map((rank) => ({ addresses: rank.addresses })) } : {}),
+  }));
 }
 
 /** Members as an order names them to who reads all of a version. Pure. */
 export function wholeHolders(sources: readonly Member[]): Holder[] {
-  return sources.map(({ id, addresses, training }) => ({
+  return bounded(sources).map(({ id, addresses, training, ranks }) => ({
     ...{ id, addresses: [...addresses] },
     ...(training ? { training: [...training] } : {}),
+    ...(ranks ? { ranks: [...ranks] } : {}),
   }));
 }
 
 /** Where a member serves what it holds. Of samplers there may be thousands: what they never have is not in their rows. Pure. */
 export function addressesIn(
-  { addresses, training }: Pick<Body<"weights.held">, "addresses" | "training">,
-  { training: before }: Pick<Member, "training">,
-): Pick<Member, "addresses" | "training"> {
-  return training || before ? { addresses, training: training ?? null } : { addresses };
+  { addresses, training, ranks }: Pick<Body<"weights.held">, "addresses" | "training" | "ranks">,
+  before: Pick<Member, "training" | "ranks">,
+): Pick<Member, "addresses" | "training" | "ranks"> {
+  return {
+    addresses,
+    ...(training || before.training ? { training: training ?? null } : {}),
+    ...(ranks || before.ranks ? { ranks: ranks ?? null } : {}),
+  };
 }

@@ -31,7 +31,9 @@ export function supplyOf(state: ControllerState): Supply {
   const fetching = rollouts
     .filter((member) => member.health === "healthy" && isOrdered(state, member, "weights.pull"))
     .sort((a, b) => dueOf(a) - dueOf(b));
-  return { holding, applying, fetching, rolloutsServe: state.plan.rolloutsServe };
+  // What lies in shards is taken piece by piece from the trainers, and nobody who took some of it can serve it.
+  const isSharded = policies.some(({ ranks }) => ranks);
+  return { holding, applying, fetching, rolloutsServe: state.plan.rolloutsServe && !isSharded };
 }
 
 /**

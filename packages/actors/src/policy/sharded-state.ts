@@ -1,0 +1,195 @@
+/** The training state of a trainer of several processes, each of which has a shard: rank 0 says what all do, and puts together what they answer. */
+import type { GradientMesh, ReduceOptions, ShardWindow } from "@muster/collectives";
+import type { PolicyEngine } from "@muster/engine";
+import { type Body, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
+import { errors } from "../errors.ts";
+import { type RankDone, type RankTicket, readAnswer, writeRankTicket } from "../shards/rank-tickets.ts";
+import type { RankTrainer } from "../shards/rank-trainer.ts";
+import { sectionOfShards } from "../shards/sharded-sections.ts";
+import { type CheckpointSource, type Published, placeIn, type StateTools, type TrainerState } from "./trainer-state.ts";
+
+type PerformAll = NonNullable<PolicyEngine["performAll"]>;
+
+const never = new AbortController().signal;
+
+/** Each rank has its shard, rank 0 too. */
+export class ShardedState implements TrainerState {
+  readonly #tools: StateTools;
+  /** Of this process. */
+  readonly #own: RankTrainer;
+  readonly #performAll: PerformAll;
+  readonly #size: number;
+  /** Size of the shard of the optimizer of each rank. */
+  #optimizer: readonly number[] = [];
+  /** Numbers what is taken: what was given up and comes late is not adopted. */
+  #orders = 0;
+
+  private constructor(tools: StateTools, own: RankTrainer, size: number) {
+    const { engine } = tools;
+    if (!engine.performAll) throw errors.RankEngine({ kind: engine.info().kind });
+    this.#performAll = engine.performAll.bind(engine);
+    this.#tools = tools;
+    this.#own = own;
+    this.#size = size;
+  }
+
+  /** Opens the stores of all ranks. @throws what the door to version stores throws; MUSTER_ERR_RANK_ENGINE */
+  static async open(tools: StateTools, own: RankTrainer, size: number): Promise<ShardedState> {
+    const state = new ShardedState(tools, own, size);
+    own.describe(tools.table);
+    const opened = await state.#all({ do: "open" });
+    state.#optimizer = opened.map(({ sections }) => sections.find(({ name }) => name === "optimizer")?.bytes ?? 0);
+    return state;
+  }
+
+  async publish(
+    { lineage, version }: { lineage: number; version: number },
+    parts: readonly VersionPart[],
+  ): Promise<Published> {
+    const done = await this.#all({ do: "publish", lineage, version, parts: [...parts] });
+    const [own] = done;
+    return {
+      sections: await this.#sectionsOf(done, parts),
+      addresses: own?.addresses ?? [],
+      training: own?.training ?? [],
+      ranks: done.map(({ addresses, training }) => ({ addresses, training })),
+    };
+  }
+
+  async candidate(signal: AbortSignal): Promise<{ readonly sections: Section[] }> {
+    return { sections: await this.#sectionsOf(await this.#all({ do: "digest" }, signal), versionParts) };
+  }
+
+  async pull({ lineage, version, sections, holders }: Body<"weights.pull">, signal: AbortSignal): Promise<void> {
+    const named = sections.map(({ table: _, ...section }) => section);
+    const order = this.#orders++;
+    await this.#all({ do: "pull", order, lineage, version, sections: named, holders }, signal);
+    signal.throwIfAborted();
+    await this.#all({ do: "adopt", order });
+  }
+
+  /** A checkpoint of another layout has the same bytes in another order: the digests of the shards show it. */
+  async load({ path, manifestDigests }: CheckpointSource, signal: AbortSignal): Promise<void> {
+    const manifests = manifestDigests ? [...manifestDigests] : null;
+    const order = this.#orders++;
+    const done = await this.#all({ do: "load", order, path, manifests, optimizer: [...this.#optimizer] }, signal);
+    const written = done[0]?.written;
+    for (const { name, digest } of await this.#sectionsOf(done, versionParts)) {
+      const before = written?.sections.find((section) => section.name === name)?.digest ?? "none";
+      if (before === digest) continue;
+      const reason = `its section ${name} has digest ${before}, and cut into shards ${digest}`;
+      throw errors.CheckpointOfOtherShards({ name: written?.name ?? path, size: this.#size, reason });
+    }
+    await this.#all({ do: "adopt", order });
+  }
+
+  async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {
+    const { epoch, members } = body;
+    const place = placeIn(body, this.#tools.identity);
+    const named = members.map(({ id, ranks }) => ({ id, ranks: ranks ?? [] }));
+    await this.#all({ do: "meet", epoch, place, members: named }, signal);
+    return new ShardedMesh({
+      epoch,
+      worldSize: members.length,
+      rank: place,
+      own: this.#own,
+      all: (ticket, patience) => this.#all(ticket, patience),
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#own.close();
+  }
+
+  async #all(ticket: RankTicket, signal = never): Promise<readonly RankDone[]> {
+    const answers = await soon(this.#performAll(writeRankTicket(ticket), signal), signal);
+    if (answers.length !== this.#size)
+      throw errors.RankAnswer({
+        rank: answers.length,
+        reason: `there are ${answers.length} answers of ${this.#size} ranks`,
+      });
+    return answers.map(readAnswer);
+  }
+
+  /** The sections of some parts, each named by the shards of all ranks. */
+  async #sectionsOf(done: readonly RankDone[], parts: readonly VersionPart[]): Promise<Section[]> {
+    const { doors, engine, table } = this.#tools;
+    const whole = {
+      weights: engine.info().weightsBytes,
+      optimizer: this.#optimizer.reduce((sum, bytes) => sum + bytes, 0),
+    };
+    const named: Section[] = [];
+    for (const { name } of parts.flatMap((part) =>
+      sectionsOfPart([{ name: "weights" }, { name: "optimizer" }] as const, part),
+    )) {
+      const shards = done.flatMap(({ sections }) => sections.filter((section) => section.name === name));
+      const list = shards.map(({ bytes, digest }) => ({ bytes, digest }));
+      const section = await sectionOfShards(doors, { name, bytes: whole[name], shards: list }, never);
+      named.push(name === "weights" ? { ...section, table: table.named } : section);
+    }
+    return named;
+  }
+}
+
+/** Waits no longer than it is wanted: other ranks may not hear of that. */
+async function soon<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  return await new Promise<T>((resolve, reject) => {
+    const stop = (): void => reject(signal.reason);
+    signal.addEventListener("abort", stop, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
+}
+
+interface MeshTools extends Pick<GradientMesh, "epoch" | "rank" | "worldSize"> {
+  readonly own: RankTrainer;
+  all(ticket: RankTicket, signal?: AbortSignal): Promise<unknown>;
+}
+
+/** The meshes of all ranks as one: each sums its part of the gradient with the same rank of the other trainers. */
+class ShardedMesh implements GradientMesh {
+  readonly epoch: number;
+  readonly rank: number;
+  readonly worldSize: number;
+  readonly #tools: MeshTools;
+  readonly #mesh: GradientMesh;
+  #isLeft = false;
+
+  constructor(tools: MeshTools) {
+    const { epoch, rank, worldSize, own } = tools;
+    this.epoch = epoch;
+    this.rank = rank;
+    this.worldSize = worldSize;
+    this.#tools = tools;
+    this.#mesh = own.mesh;
+  }
+
+  shard(index: number, window?: ShardWindow): Float32Array {
+    return this.#mesh.shard(index, window);
+  }
+
+  result(window?: ShardWindow): Float32Array {
+    return this.#mesh.result(window);
+  }
+
+  async reduce({ op, written, window, signal }: ReduceOptions): Promise<Float32Array> {
+    await this.#tools.all({ do: "reduce", op, written: [...written] }, signal);
+    return this.#mesh.result(window);
+  }
+
+  abort(reason: string): void {
+    this.#mesh.abort(reason);
+    this.#leave(reason);
+  }
+
+  close(): void {
+    this.#leave("closed");
+  }
+
+  /** Ranks that can not be told are gone, and with them the replica. */
+  #leave(reason: string): void {
+    if (this.#isLeft) return;
+    this.#isLeft = true;
+    this.#tools.all({ do: "leave", epoch: this.epoch, reason: reason.slice(0, 2_000) }).catch(() => {});
+  }
+}

@@ -1,0 +1,161 @@
+/** Where the training state of a trainer is, and how it gets there and away: in the process that speaks for the replica, or in shards. */
+import { withDeadline } from "@muster/base";
+import type { GradientMesh, MeshPlace } from "@muster/collectives";
+import { inlineState, type PolicyEngine, type SectionSource, sketchOf } from "@muster/engine";
+import type { Body, Section, VersionPart } from "@muster/protocol";
+import type { Doors } from "../doors.ts";
+import type { Environment } from "../environment.ts";
+import { errors } from "../errors.ts";
+import { PartStores } from "../part-stores.ts";
+import type { Admission, WorkTools } from "../replica/work.ts";
+import type { OwnTable } from "../tables.ts";
+import { deltaOf, type Held, mapParts } from "../weights.ts";
+
+type VersionId = Pick<Held, "lineage" | "version">;
+type Identity = WorkTools["identity"];
+
+/** What was published, and where. */
+export interface Published extends Pick<Held, "addresses" | "training" | "ranks"> {
+  readonly sections: readonly Section[];
+}
+
+/** A checkpoint to load: the folder, and the manifests that it may have; absent: any. */
+export interface CheckpointSource {
+  readonly path: string;
+  readonly manifestDigests?: readonly string[] | undefined;
+}
+
+/** The training state of one trainer, wherever it is. */
+export interface TrainerState {
+  /** Publishes parts of the live state. */
+  publish(id: VersionId, parts: readonly VersionPart[]): Promise<Published>;
+  /** What was computed: what a vote says of it. */
+  candidate(signal: AbortSignal): Promise<{ readonly sections: Section[]; readonly sketch?: number[] }>;
+  /** Takes a version from others as the live state. */
+  pull(wanted: Body<"weights.pull">, signal: AbortSignal): Promise<void>;
+  /** Takes a checkpoint as the live state. */
+  load(source: CheckpointSource, signal: AbortSignal): Promise<void>;
+  openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh>;
+  close(): Promise<void>;
+}
+
+/** What the state of a trainer stands on. */
+export interface StateTools extends Admission {
+  readonly doors: Doors;
+  readonly engine: PolicyEngine;
+  readonly table: OwnTable;
+  readonly environment: Pick<Environment, "clock" | "logger">;
+  readonly identity: Identity;
+}
+
+/** Number of this replica among the members of a mesh. Pure. */
+export function placeIn({ members }: Body<"mesh.build">, { id, incarnation }: Identity): number {
+  return members.findIndex((member) => member.id === id && member.incarnation === incarnation);
+}
+
+/** All of the state is in this process. */
+export class WholeState implements TrainerState {
+  readonly #tools: StateTools;
+  readonly #stores: PartStores;
+
+  private constructor(tools: StateTools, stores: PartStores) {
+    this.#tools = tools;
+    this.#stores = stores;
+  }
+
+  /** Opens its stores. @throws what the door to version stores throws */
+  static async open(tools: StateTools): Promise<WholeState> {
+    const { doors, engine, table, config, dataKey, identity } = tools;
+    const { weightsBytes, optimizerBytes } = engine.info();
+    const sizes = [
+      { name: "weights", bytes: weightsBytes },
+      { name: "optimizer", bytes: optimizerBytes },
+    ] as const;
+    const stores = await PartStores.open(doors, sizes, {
+      key: dataKey,
+      job: identity.job,
+      member: identity.id,
+      socketDir: config.data.socketDirectory,
+      tcpHost: config.data.tcpHost,
+      tableBytes: table.text.length,
+      slots: config.data.slots,
+      delta: deltaOf(config),
+    });
+    return new WholeState(tools, stores);
+  }
+
+  async publish(id: VersionId, parts: readonly VersionPart[]): Promise<Published> {
+    const { engine, table } = this.#tools;
+    const { weights, optimizer } = engine.state();
+    const sections = await this.#stores.publish(id, { state: { weights, optimizer }, table }, parts);
+    return { sections, ...this.#stores.addressesOf(id) };
+  }
+
+  async candidate(signal: AbortSignal): Promise<{ readonly sections: Section[]; readonly sketch?: number[] }> {
+    const { engine, doors, table, config } = this.#tools;
+    const { weights, optimizer } = engine.candidate();
+    const [ofWeights = "", ofOptimizer = ""] = await doors.digests([weights, optimizer], signal);
+    const sections: Section[] = [
+      { name: "weights", bytes: weights.length, digest: ofWeights, table: table.named },
+      { name: "optimizer", bytes: optimizer.length, digest: ofOptimizer },
+    ];
+    const mayDrift = config.agreement !== undefined && config.agreement !== "state";
+    return { sections, ...(mayDrift ? { sketch: sketchOf(weights, engine.info().tensors) } : {}) };
+  }
+
+  async pull(wanted: Body<"weights.pull">, signal: AbortSignal): Promise<void> {
+    const { doors, engine, dataKey, config, identity } = this.#tools;
+    const puller = { map: doors.map, keepIn: {}, job: identity.job, member: identity.id, dataKey, config };
+    const mapped = await mapParts(puller, wanted, signal);
+    try {
+      const patience = { deadlineMs: config.timing.pullMs, signal };
+      const source = (name: string): SectionSource => ({
+        bytes: wanted.sections.find((section) => section.name === name)?.bytes ?? 0,
+        copyTo: (into) => mapped.copyTo(name, into, patience),
+      });
+      await engine.restore({ weights: source("weights"), optimizer: source("optimizer") });
+    } finally {
+      mapped.release();
+    }
+  }
+
+  async load({ path, manifestDigests }: CheckpointSource): Promise<void> {
+    const { doors, engine, config, environment } = this.#tools;
+    // A disk that does not answer holds up nobody else: another replica is asked.
+    const patience = { what: `reading ${path}`, timeoutMs: config.timing.checkpointMs, clock: environment.clock };
+    const checkpoint = await withDeadline((late) => doors.loadCheckpoint(path, late), patience);
+    const { name, manifestDigest } = checkpoint.info;
+    if (!(manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
+    const section = (name: string): Uint8Array =>
+      checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
+    await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
+  }
+
+  async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {
+    const { doors, engine, config, dataKey, identity } = this.#tools;
+    return await doors.gradientMesh({
+      key: dataKey,
+      job: identity.job,
+      epoch: body.epoch,
+      rank: placeIn(body, identity),
+      members: body.members.map((member) => member.id),
+      ...placesOf(body.members),
+      store: this.#stores.of("serving"),
+      socketDir: config.data.socketDirectory,
+      shards: config.batch.microShards,
+      shardElements: engine.info().gradientElements,
+      deadlineMs: config.timing.meshMs,
+      signal,
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#stores.close();
+  }
+}
+
+/** Where the members are, when that was said: they are on several hosts. */
+function placesOf(members: Body<"mesh.build">["members"]): { readonly places?: readonly MeshPlace[] } {
+  const places = members.flatMap(({ place }) => place ?? []);
+  return places.length > 0 ? { places } : {};
+}

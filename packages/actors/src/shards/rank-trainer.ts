@@ -1,0 +1,285 @@
+/** What one process of a trainer of several does with its shard of the training state: it publishes, pulls, loads and sums that, and nothing else. */
+import { type Clock, invariant, type Logger, withDeadline } from "@muster/base";
+import type { GradientMesh, MeshPlace } from "@muster/collectives";
+import {
+  type GradientMemory,
+  gradientThrough,
+  gradientWindowMax,
+  inlineState,
+  type RankCut,
+  type RankState,
+  type RankTraining,
+  type ShardTensor,
+  type StateSections,
+} from "@muster/engine";
+import { processNameOf, ranksMax } from "@muster/protocol";
+import type { Doors } from "../doors.ts";
+import { errors } from "../errors.ts";
+import { PartStores } from "../part-stores.ts";
+import type { OwnTable } from "../tables.ts";
+import { deltaOf, type Puller, pullOf } from "../weights.ts";
+import { loadState } from "./load-state.ts";
+import { shardTensorsOf } from "./rank-shards.ts";
+import { type RankDone, type RankTicket, readRankTicket, writeAnswer } from "./rank-tickets.ts";
+import { partBytesOf, regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
+
+type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D }>;
+
+/** Which process of which trainer, and what it stands on. */
+export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
+  readonly doors: Pick<Doors, "pull" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpoint">;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly replica: string;
+  readonly rank: number;
+  readonly cut: RankCut;
+}
+
+const sectionNames = ["weights", "optimizer"] as const;
+const nothing: RankDone = { sections: [], addresses: [], training: [] };
+
+/** One rank of a trainer. */
+export class RankTrainer implements RankTraining {
+  readonly bytes: number;
+  readonly tensors: readonly ShardTensor[];
+  readonly #options: RankTrainerOptions;
+  readonly #member: string;
+  #state: RankState | null = null;
+  #stores: Promise<PartStores> | null = null;
+  #mesh: GradientMesh | null = null;
+  /** Aborts a mesh that is forming or summing. */
+  #leave = new AbortController();
+  /** What was pulled or loaded, beside the live state, until all ranks have theirs. */
+  #taken: { readonly order: number; readonly state: StateSections } | null = null;
+  /** Of the mesh that forms or stands. */
+  #epoch: number | null = null;
+  /** Of the weights: rank 0 publishes it for all. */
+  #table: OwnTable | undefined;
+
+  constructor(options: RankTrainerOptions) {
+    const { cut, rank, replica } = options;
+    this.#options = options;
+    this.#member = processNameOf(replica, rank);
+    this.bytes = partBytesOf(cut)[rank] ?? 0;
+    this.tensors = shardTensorsOf(cut, rank);
+  }
+
+  attach(state: RankState): void {
+    this.#state = state;
+  }
+
+  /** Gives the table that is published beside the weights. */
+  describe(table: OwnTable): void {
+    this.#table = table;
+  }
+
+  async perform(text: string, signal: AbortSignal): Promise<string> {
+    try {
+      return writeAnswer({ done: await this.#do(readRankTicket(text), signal) });
+    } catch (failed) {
+      return writeAnswer({ failed });
+    }
+  }
+
+  gradient(shard: number): GradientMemory {
+    const mesh = this.#meshNow();
+    return gradientThrough(this.#attached().gradientElements, (window) => mesh.shard(shard, window));
+  }
+
+  sum(): GradientMemory {
+    const mesh = this.#meshNow();
+    return gradientThrough(this.#attached().gradientElements, (window) => mesh.result(window));
+  }
+
+  /** The part of the mesh that is in this process. @throws MUSTER_ERR_ACTOR_NOT_OPEN */
+  #meshNow(): GradientMesh {
+    if (!this.#mesh) throw errors.ActorNotOpen({ what: "a gradient" });
+    return this.#mesh;
+  }
+
+  /** The mesh of this rank, for rank 0, which computes on it. */
+  get mesh(): GradientMesh {
+    return this.#meshNow();
+  }
+
+  async close(): Promise<void> {
+    this.#part("closing");
+    const stores = await this.#stores?.catch(() => null);
+    await stores?.close();
+  }
+
+  #attached(): RankState {
+    if (!this.#state) throw errors.ActorNotOpen({ what: "attach() of the engine" });
+    return this.#state;
+  }
+
+  async #do(ticket: RankTicket, signal: AbortSignal): Promise<RankDone> {
+    switch (ticket.do) {
+      case "open":
+        return await this.#open();
+      case "publish":
+        return await this.#publish(ticket);
+      case "digest":
+        return { ...nothing, sections: await this.#digests(this.#attached().candidate(), signal) };
+      case "pull":
+        return await this.#pull(ticket, signal);
+      case "load":
+        return await this.#load(ticket, signal);
+      case "adopt":
+        return await this.#adopt(ticket);
+      case "meet":
+        return await this.#meet(ticket, signal);
+      case "reduce":
+        return await this.#reduce(ticket, signal);
+      case "leave":
+        if (ticket.epoch === this.#epoch) this.#part(ticket.reason);
+        return nothing;
+    }
+  }
+
+  async #open(): Promise<RankDone> {
+    const { optimizerBytes } = this.#attached();
+    const { addresses } = (await this.#openStores()).of("serving");
+    const sections = [
+      { name: "weights", bytes: this.bytes, digest: "" },
+      { name: "optimizer", bytes: optimizerBytes, digest: "" },
+    ] as const;
+    return { ...nothing, sections: [...sections], addresses: [...addresses] };
+  }
+
+  #openStores(): Promise<PartStores> {
+    const { doors, config, dataKey, job } = this.#options;
+    const sizes = [
+      { name: "weights", bytes: this.bytes },
+      { name: "optimizer", bytes: this.#attached().optimizerBytes },
+    ] as const;
+    this.#stores ??= PartStores.open(doors, sizes, {
+      key: dataKey,
+      job,
+      member: this.#member,
+      socketDir: config.data.socketDirectory,
+      tcpHost: config.data.tcpHost,
+      tableBytes: this.#table?.text.length ?? 0,
+      slots: config.data.slots,
+      delta: deltaOf(config),
+    });
+    return this.#stores;
+  }
+
+  async #publish({ lineage, version, parts }: TicketOf<"publish">): Promise<RankDone> {
+    const id = { lineage, version };
+    const { weights, optimizer } = this.#checked(this.#attached().state());
+    const stores = await this.#openStores();
+    const published = await stores.publish(id, { state: { weights, optimizer }, table: this.#table }, parts);
+    const { logger, rank } = this.#options;
+    const sections = published.map(({ name, bytes, digest }) => ({ name, bytes, digest }));
+    logger.info({ ...id, rank, parts, sections }, "shard published");
+    return { sections, ...stores.addressesOf(id) };
+  }
+
+  /** The engine's word for what it has. @throws MUSTER_ERR_RANK_STATE */
+  #checked(state: StateSections): StateSections {
+    const wanted = { weights: this.bytes, optimizer: this.#attached().optimizerBytes };
+    for (const name of sectionNames)
+      if (state[name].byteLength !== wanted[name])
+        throw errors.RankState({ rank: this.#options.rank, name, bytes: state[name].byteLength, wanted: wanted[name] });
+    return state;
+  }
+
+  async #digests(state: StateSections, signal: AbortSignal): Promise<RankDone["sections"]> {
+    const { weights, optimizer } = this.#checked(state);
+    const digests = await this.#options.doors.digests([weights, optimizer], signal);
+    return sectionNames.map((name, i) => ({ name, bytes: state[name].byteLength, digest: digests[i] ?? "" }));
+  }
+
+  /** Every rank takes what it had of the version: the same rank of another trainer has just that. */
+  async #pull(ticket: TicketOf<"pull">, signal: AbortSignal): Promise<RankDone> {
+    const { doors, rank, cut, job, dataKey, config } = this.#options;
+    const { lineage, version, holders } = ticket;
+    const taken = { weights: new Uint8Array(), optimizer: new Uint8Array() };
+    for (const section of ticket.sections) {
+      const sources = await shardSourcesOf(doors, { section, holders }, { size: sizeOf(cut), signal });
+      const source = sources[rank];
+      invariant(source, "there is a shard for each rank");
+      const into = new Uint8Array(source.section.bytes);
+      const wanted = { lineage, version, sections: [source.section], holders: [{ addresses: [...source.holders] }] };
+      const asked = pullOf({ job, member: this.#member, dataKey, config }, wanted);
+      await doors.pull({ ...asked, into: { [section.name]: into }, signal });
+      taken[section.name] = into;
+    }
+    this.#taken = { order: ticket.order, state: this.#checked(taken) };
+    return nothing;
+  }
+
+  /** What was taken becomes the live state, when all ranks have theirs. */
+  async #adopt({ order }: TicketOf<"adopt">): Promise<RankDone> {
+    const taken = this.#taken;
+    if (taken?.order !== order) throw errors.ActorNotOpen({ what: `the state of order ${order}` });
+    this.#taken = null;
+    await this.#attached().restore(inlineState(taken.state));
+    return nothing;
+  }
+
+  async #load({ order, path, manifests, optimizer }: TicketOf<"load">, signal: AbortSignal): Promise<RankDone> {
+    const { doors, rank, cut, config, clock } = this.#options;
+    const load = (late: AbortSignal) =>
+      loadState(doors, { path, manifests }, { plan: regionsOf(null, cut, rank), optimizer, rank, signal: late });
+    const patience = { what: `reading ${path}`, timeoutMs: config.timing.checkpointMs, clock };
+    const { state, written } = await withDeadline((late) => load(AbortSignal.any([late, signal])), patience);
+    const sections = await this.#digests(state, signal);
+    this.#taken = { order, state };
+    return { ...nothing, sections, written };
+  }
+
+  /** An epoch of the trainers is one for each rank. */
+  async #meet({ epoch, place, members }: TicketOf<"meet">, signal: AbortSignal): Promise<RankDone> {
+    const { doors, rank, job, dataKey, config } = this.#options;
+    this.#part("a newer epoch");
+    this.#epoch = epoch;
+    const { signal: left } = this.#leave;
+    const stores = await this.#openStores();
+    const addresses = members.map(({ ranks }) => ranks[rank] ?? []);
+    const mesh = await doors.gradientMesh({
+      key: dataKey,
+      job,
+      epoch: epoch * ranksMax + rank,
+      rank: place,
+      members: members.map(({ id }) => processNameOf(id, rank)),
+      ...placesOf(addresses),
+      store: stores.of("serving"),
+      socketDir: config.data.socketDirectory,
+      shards: config.batch.microShards,
+      shardElements: this.#attached().gradientElements,
+      deadlineMs: config.timing.meshMs,
+      signal: AbortSignal.any([signal, left]),
+    });
+    if (left.aborted) mesh.close();
+    left.throwIfAborted();
+    this.#mesh = mesh;
+    return nothing;
+  }
+
+  async #reduce({ op, written }: TicketOf<"reduce">, signal: AbortSignal): Promise<RankDone> {
+    const elements = Math.min(gradientWindowMax, this.#attached().gradientElements);
+    const { collectiveMs: deadlineMs } = this.#options.config.timing;
+    await this.#meshNow().reduce({ op, written, window: { from: 0, elements }, deadlineMs, signal });
+    return nothing;
+  }
+
+  #part(reason: string): void {
+    this.#leave.abort(new Error(reason));
+    this.#leave = new AbortController();
+    this.#mesh?.abort(reason);
+    this.#mesh?.close();
+    this.#mesh = null;
+  }
+}
+
+/** Where the same rank of each trainer is, by the address at which other hosts reach it; none where they share one host. */
+function placesOf(addresses: readonly (readonly string[])[]): { readonly places?: readonly MeshPlace[] } {
+  const places = addresses.map((each) => {
+    const [, host = ""] = each.find((one) => one.startsWith("tcp:"))?.match(/^tcp:(.*):\d+$/) ?? [];
+    return { host, addresses: each };
+  });
+  return places.every(({ host }) => host !== "") ? { places } : {};
+}

@@ -1,0 +1,151 @@
+/** Sections that no process has all of: rank r of each trainer serves shard r. The list of the shards has the digest that was voted on, so it is checked first. */
+import { invariant } from "@muster/base";
+import {
+  type ParallelLayout,
+  planReshard,
+  type RankPlan,
+  ranksOf,
+  type ShardSource,
+  shardsOf,
+} from "@muster/collectives";
+import type { RankCut } from "@muster/engine";
+import { type Holder, partOf, type Section } from "@muster/protocol";
+import type { Doors } from "../doors.ts";
+import { errors } from "../errors.ts";
+import { type Puller, pullOf, type SectionBytes, type Wanted } from "../weights.ts";
+
+type Shards = NonNullable<Section["shards"]>;
+
+/** A model in one process, as checkpoints and samplers of one process have it: its tensors one behind the other. */
+const wholeLayout: ParallelLayout = { tp: 1, pp: 1, dp: 1, align: 1 };
+
+/** The layout of processes that share a model. Pure. */
+export const layoutOf = ({ tp, pp }: Pick<RankCut, "tp" | "pp">): ParallelLayout => ({ tp, pp, dp: 1 });
+
+/** Number of processes. Pure. */
+export const sizeOf = (cut: RankCut): number => ranksOf(layoutOf(cut));
+
+/** Size of the part of each rank. Pure. */
+export function partBytesOf(cut: RankCut): readonly number[] {
+  return Array.from({ length: sizeOf(cut) }, (_, rank) => {
+    const last = shardsOf(cut.tensors, layoutOf(cut), rank).at(-1);
+    return last ? last.offset + last.bytes : 0;
+  });
+}
+
+/** Names a section by its shards. */
+export async function sectionOfShards(
+  doors: Pick<Doors, "digests">,
+  { name, bytes, shards }: Pick<Section, "name" | "bytes"> & { readonly shards: Shards },
+  signal: AbortSignal,
+): Promise<Section> {
+  const list = [name, bytes, shards.map((shard) => [shard.bytes, shard.digest])];
+  const [digest = ""] = await doors.digests([new TextEncoder().encode(JSON.stringify(list))], signal);
+  return { name, bytes, digest, shards };
+}
+
+/** The shards of a section, when their list has the section's digest. @throws MUSTER_ERR_SHARDS_DIFFER */
+async function shardsIn(
+  doors: Pick<Doors, "digests">,
+  section: Section,
+  { size, signal }: { readonly size: number; readonly signal: AbortSignal },
+): Promise<Shards> {
+  const { name, shards = [] } = section;
+  if (shards.length !== size)
+    throw errors.ShardsDiffer({
+      section: name,
+      reason: `it has ${shards.length} shards, and trainers of this job ${size} processes`,
+    });
+  const { digest } = await sectionOfShards(doors, { ...section, shards }, signal);
+  if (digest !== section.digest)
+    throw errors.ShardsDiffer({
+      section: name,
+      reason: `their list has digest ${digest}, and ${section.digest} was ordered`,
+    });
+  return shards;
+}
+
+/** Where each shard of a section can be had, once the list of the shards is verified. @throws MUSTER_ERR_SHARDS_DIFFER */
+export async function shardSourcesOf(
+  doors: Pick<Doors, "digests">,
+  { section, holders }: { readonly section: Section; readonly holders: readonly Holder[] },
+  expected: { readonly size: number; readonly signal: AbortSignal },
+): Promise<readonly ShardSource[]> {
+  const isTraining = partOf(section) === "training";
+  const shards = await shardsIn(doors, section, expected);
+  return shards.map((shard, rank) => ({
+    holders: holders.flatMap(({ ranks }) => (isTraining ? ranks?.[rank]?.training : ranks?.[rank]?.addresses) ?? []),
+    section: { name: section.name, ...shard },
+  }));
+}
+
+/** The way of a part of the weights from trainers to one rank of samplers. Pure. */
+export function regionsOf(from: RankCut | null, to: RankCut, rank: number): RankPlan {
+  const plan = planReshard(to.tensors, from ? layoutOf(from) : wholeLayout, layoutOf(to))[rank];
+  invariant(plan, "a rank is one of its layout");
+  return plan;
+}
+
+/** The way of a section from the shards of trainers to one process. Of an optimizer only its engine knows what is in it: shard follows shard. Pure. */
+function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
+  if (name === "weights") {
+    const [plan] = planReshard(cut.tensors, layoutOf(cut), wholeLayout);
+    invariant(plan, "one process is one rank");
+    return plan;
+  }
+  let end = 0;
+  const slices = shards.map(({ bytes }, from) => {
+    const targetOffset = end;
+    end += bytes;
+    return {
+      tensor: name,
+      from,
+      sourceOffset: 0,
+      sourceStride: bytes,
+      targetOffset,
+      targetStride: bytes,
+      bytes,
+      count: 1,
+    };
+  });
+  return { rank: 0, sectionBytes: end, slices: slices.filter(({ bytes }) => bytes > 0) };
+}
+
+/**
+ * Collects sections from the shards of trainers, in memory of this process: for who needs all of them.
+ *
+ * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `pullShards`
+ */
+export async function collectShards(
+  puller: Puller & Pick<Doors, "pullShards" | "digests">,
+  wanted: Wanted,
+  { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
+): Promise<{ readonly bytes: SectionBytes; readonly wireBytes: number }> {
+  const { holders, sections } = wanted;
+  const bytes: Record<string, Uint8Array> = {};
+  let wire = 0;
+  for (const section of sections) {
+    const sources = await shardSourcesOf(puller, { section, holders }, { size: sizeOf(cut), signal });
+    const plan = wholePlan(section, cut);
+    if (plan.sectionBytes !== section.bytes)
+      throw errors.ShardsDiffer({
+        section: section.name,
+        reason: `they come to ${plan.sectionBytes} bytes, and ${section.bytes} were ordered`,
+      });
+    const into = new Uint8Array(plan.sectionBytes);
+    const { sections: _, holders: __, ...asked } = pullOf(puller, wanted);
+    const { wireBytes } = await puller.pullShards({ ...asked, plan, sources, into, signal });
+    wire += wireBytes;
+    bytes[section.name] = into;
+  }
+  return { bytes, wireBytes: wire };
+}
+
+/** Cuts the part of a rank out of a section that lies in memory. Pure but for `into`. */
+export function cutInto({ slices }: RankPlan, whole: Uint8Array, into: Uint8Array): void {
+  for (const { sourceOffset, sourceStride, targetOffset, targetStride, bytes, count } of slices)
+    for (let row = 0; row < count; row++) {
+      const from = sourceOffset + row * sourceStride;
+      into.set(whole.subarray(from, from + bytes), targetOffset + row * targetStride);
+    }
+}

@@ -1,0 +1,302 @@
+/** Trainers whose processes each have a shard of the training state: what they publish, vote on, sum, take and load, and who can read it. */
+import { randomOf, silentLogger } from "@muster/base";
+import type { PolicyEngine, RankCut } from "@muster/engine";
+import { readGradient, writeGradient } from "@muster/engine/internal";
+import type { Holder, JobConfig, Section } from "@muster/protocol";
+import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { Doors } from "../src/index.ts";
+import {
+  collectShards,
+  cutInto,
+  ownTable,
+  RankTrainer,
+  rankShards,
+  regionsOf,
+  ShardedState,
+  ticketOf,
+} from "../src/internal.ts";
+import { clock } from "./support/environment.ts";
+import { doors } from "./support/roles.ts";
+import { smallConfig } from "./support/small-config.ts";
+
+const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
+const { signal } = new AbortController();
+const id = { lineage: 0, version: 3 };
+const job = "shards";
+
+let directory: TempDirectory;
+let config: JobConfig;
+const open: { close(): Promise<void> }[] = [];
+beforeEach(async () => {
+  directory = await makeTempDirectory();
+  config = smallConfig(directory.path);
+});
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((each) => each.close()));
+  await directory.remove();
+});
+
+/** Three tensors: one that is cut by rows, one that is cut by columns, one that every rank has. */
+const cutOver = (tp: number, pp = 1): RankCut => ({
+  ...{ tp, pp },
+  tensors: [
+    { name: "rows", shape: [10, 4], elementBytes: 4, partition: 0, layer: 0 },
+    { name: "columns", shape: [6, 8], elementBytes: 2, partition: 1, layer: 1 },
+    { name: "norm", shape: [5], elementBytes: 4, partition: null, layer: "last" },
+  ],
+});
+const wholeBytes = 160 + 96 + 20;
+
+function drawn(seed: number): Uint8Array<ArrayBuffer> {
+  const random = randomOf(seed, 3);
+  return Uint8Array.from({ length: wholeBytes }, () => random.below(256));
+}
+
+/** One process of a trainer, with its shard and nothing else. */
+class Rank {
+  readonly training: RankTrainer;
+  live: { weights: Uint8Array; optimizer: Uint8Array };
+
+  constructor(given: { replica: string; rank: number; cut: RankCut; weights: Uint8Array; doors: Doors }) {
+    const { replica, rank, cut, weights } = given;
+    const options = { doors: given.doors, clock, logger: silentLogger, replica, rank, cut, job, dataKey, config };
+    this.training = new RankTrainer(options);
+    const own = new Uint8Array(this.training.bytes);
+    cutInto(regionsOf(null, cut, rank), weights, own);
+    this.live = { weights: own, optimizer: new Uint8Array(8 * (rank + 1)).fill(rank + 1) };
+    this.training.attach({
+      optimizerBytes: this.live.optimizer.length,
+      gradientElements: 4 + rank,
+      state: () => this.live,
+      candidate: () => this.live,
+      restore: async (from) => {
+        const taken = { weights: new Uint8Array(own.length), optimizer: new Uint8Array(8 * (rank + 1)) };
+        await from.weights.copyTo(taken.weights);
+        await from.optimizer.copyTo(taken.optimizer);
+        this.live = taken;
+      },
+    });
+  }
+}
+
+interface Trainer {
+  readonly state: ShardedState;
+  readonly ranks: readonly Rank[];
+}
+
+/** A trainer of several processes, all in this one; `doorsOf` gives each rank its own. */
+async function trainer(
+  replica: string,
+  cut: RankCut,
+  weights: Uint8Array,
+  doorsOf: (rank: number) => Doors = () => doors,
+): Promise<Trainer> {
+  const size = cut.tp * cut.pp;
+  const ranks = Array.from(
+    { length: size },
+    (_, rank) => new Rank({ replica, rank, cut, weights, doors: doorsOf(rank) }),
+  );
+  open.push(...ranks.map(({ training }) => training));
+  const performAll: PolicyEngine["performAll"] = (ticket, aborted) =>
+    Promise.all(ranks.map(({ training }) => training.perform(ticket, aborted)));
+  const engine = { info: () => ({ kind: "ranks", weightsBytes: wholeBytes, gradientElements: 4 }), performAll };
+  const [first] = ranks;
+  if (!first) throw new Error("a trainer has ranks");
+  const table = await ownTable(doors, [], signal);
+  const identity = { job, id: replica, incarnation: `${replica}-1` };
+  const environment = { clock, logger: silentLogger };
+  const tools = { doors, engine, table, config, dataKey, identity, environment } as never;
+  return { ranks, state: await ShardedState.open(tools, first.training, size) };
+}
+
+/** Publishes everything. @returns What the order of a reader says of it. */
+async function published({ state }: Trainer, holder: string): Promise<{ sections: Section[]; holders: Holder[] }> {
+  const { sections, addresses, training, ranks } = await state.publish(id, ["serving", "training"]);
+  return { sections: [...sections], holders: [{ id: holder, addresses, training, ranks }] };
+}
+
+const puller = () => ({ pullShards: doors.pullShards, digests: doors.digests, job, member: "reader", dataKey, config });
+
+describe("a version of shards", () => {
+  it.each([
+    [cutOver(2), cutOver(3)],
+    [cutOver(2, 2), cutOver(2)],
+    [cutOver(3), cutOver(1, 2)],
+  ])("comes to samplers of other ranks as their parts, and to one process whole", async (from, to) => {
+    const weights = drawn(18);
+    const { sections, holders } = await published(await trainer("policy-0", from, weights), "policy-0");
+    for (let rank = 0; rank < to.tp * to.pp; rank++) {
+      const given = { doors, clock, logger: silentLogger, replica: "rollout-0", job, dataKey, config };
+      const shards = rankShards({ ...given, rank, cut: to, trainers: from });
+      const into = new Uint8Array(shards.bytes);
+      await shards.pull(ticketOf({ ...id, order: "one", sections, holders }), into, signal);
+      const expected = new Uint8Array(shards.bytes);
+      cutInto(regionsOf(null, to, rank), weights, expected);
+      expect(into).toEqual(expected);
+    }
+    const { bytes } = await collectShards(puller(), { ...id, sections, holders }, { cut: from, signal });
+    expect(bytes.weights).toEqual(weights);
+    const shards = Array.from({ length: from.tp * from.pp }, (_, rank) => new Array(8 * (rank + 1)).fill(rank + 1));
+    expect([...(bytes.optimizer ?? [])]).toEqual(shards.flat());
+  });
+
+  it("is voted on by the digests of all its shards", async () => {
+    const [one, same] = [
+      await trainer("policy-0", cutOver(2), drawn(1)),
+      await trainer("policy-1", cutOver(2), drawn(1)),
+    ];
+    const other = drawn(1);
+    other[150] = (other[150] ?? 0) ^ 1; // in the shard of rank 1
+    const differs = await trainer("policy-2", cutOver(2), other);
+    const digests = async ({ state }: Trainer) =>
+      (await state.candidate(signal)).sections.map(({ name, bytes, digest }) => ({ name, bytes, digest }));
+    const voted = await digests(one);
+    expect(voted.map(({ name, bytes }) => [name, bytes])).toEqual([
+      ["weights", wholeBytes],
+      ["optimizer", 24],
+    ]);
+    expect(await digests(same)).toEqual(voted);
+    const odd = await digests(differs);
+    expect(odd[0]?.digest).not.toBe(voted[0]?.digest);
+    expect(odd[1]).toEqual(voted[1]);
+  });
+
+  it("is refused when the list of its shards is not the one that was voted on", async () => {
+    const { sections, holders } = await published(await trainer("policy-0", cutOver(2), drawn(1)), "policy-0");
+    const reading = (forged: Section[]) =>
+      collectShards(puller(), { ...id, sections: forged, holders }, { cut: cutOver(2), signal });
+    const swapped = sections.map((section) => ({ ...section, shards: [...(section.shards ?? [])].reverse() }));
+    await expect(reading(swapped)).rejects.toMatchObject({
+      code: "MUSTER_ERR_SHARDS_DIFFER",
+      message: expect.stringMatching(/section weights .* their list has digest \S+, and \S+ was ordered/),
+    });
+    const none = sections.map(({ shards: _, ...section }) => section);
+    await expect(reading(none)).rejects.toThrow(/it has 0 shards, and trainers of this job 2 processes/);
+  });
+});
+
+describe("a trainer that joins", () => {
+  it("takes what each of its ranks is to have from the same rank of another, and goes on at a third when that one is gone", async () => {
+    const weights = drawn(5);
+    const [gone, held] = [
+      await trainer("policy-0", cutOver(2), weights),
+      await trainer("policy-1", cutOver(2), weights),
+    ];
+    const first = await published(gone, "policy-0");
+    const second = await published(held, "policy-1");
+    await gone.ranks[1]?.training.close();
+    const joiner = await trainer("policy-2", cutOver(2), drawn(6));
+    const holders = [...first.holders, ...second.holders];
+    await joiner.state.pull({ ...id, sections: first.sections, holders }, signal);
+    expect(joiner.ranks.map(({ live }) => live)).toEqual(held.ranks.map(({ live }) => live));
+  });
+
+  it("keeps what it has when one of its ranks can not get its shard", async () => {
+    const held = await trainer("policy-0", cutOver(2), drawn(5));
+    const { sections, holders } = await published(held, "policy-0");
+    await held.ranks[1]?.training.close();
+    const joiner = await trainer("policy-1", cutOver(2), drawn(6));
+    const before = joiner.ranks.map(({ live }) => live);
+    await expect(joiner.state.pull({ ...id, sections, holders }, signal)).rejects.toThrow(/^rank 1: /);
+    expect(joiner.ranks.map(({ live }) => live)).toEqual(before);
+  });
+});
+
+describe("gradients of ranks", () => {
+  const meeting = {
+    epoch: 4,
+    members: ["policy-0", "policy-1"].map((name) => ({ id: name, incarnation: `${name}-1` })),
+  };
+
+  it("are summed with those of the same rank of the other trainers", async () => {
+    const both = [await trainer("policy-0", cutOver(2), drawn(1)), await trainer("policy-1", cutOver(2), drawn(1))];
+    const meshes = await Promise.all(both.map(({ state }) => state.openMesh(meeting, signal)));
+    const shards = config.batch.microShards;
+    for (let shard = 0; shard < shards; shard++)
+      for (const [rank, { training }] of (both[shard % 2]?.ranks ?? []).entries())
+        writeGradient(training.gradient(shard), new Float32Array(4 + rank).fill(10 ** rank * (shard + 1)));
+    const indices = Array.from({ length: shards }, (_, shard) => shard);
+    await Promise.all(
+      meshes.map((mesh, place) =>
+        mesh.reduce({ op: 1, written: indices.filter((shard) => shard % 2 === place), deadlineMs: 5_000, signal }),
+      ),
+    );
+    const total = (shards * (shards + 1)) / 2;
+    for (const { ranks } of both)
+      for (const [rank, { training }] of ranks.entries()) {
+        const sum = new Float32Array(4 + rank);
+        readGradient(training.sum(), sum);
+        expect([...sum]).toEqual(new Array(4 + rank).fill(10 ** rank * total));
+      }
+    for (const mesh of meshes) mesh.close();
+  });
+
+  it("end when the other trainer goes", async () => {
+    const both = [await trainer("policy-0", cutOver(2), drawn(1)), await trainer("policy-1", cutOver(2), drawn(1))];
+    const [mesh] = await Promise.all(both.map(({ state }) => state.openMesh(meeting, signal)));
+    const reducing = mesh?.reduce({ op: 1, written: [0, 1, 2, 3], deadlineMs: 2_000, signal });
+    const lost = expect(reducing).rejects.toMatchObject({ code: "MUSTER_ERR_COLLECTIVE_PEER_LOST" });
+    await Promise.all((both[1]?.ranks ?? []).map(({ training }) => training.close()));
+    await lost;
+    mesh?.close();
+  });
+});
+
+describe("a checkpoint", () => {
+  /** A checkpoint as it lies on disk: written by trainers of this layout. */
+  async function checkpointOf(written: Trainer, cut: RankCut): Promise<Doors["loadCheckpoint"]> {
+    const { sections, holders } = await published(written, "policy-0");
+    const { bytes } = await collectShards(puller(), { ...id, sections, holders }, { cut, signal });
+    const info = { name: "step-3", manifestDigest: "m", sections };
+    const kept = sections.map(({ name, digest }) => ({ name, digest, bytes: bytes[name] }));
+    return async () => ({ info, sections: kept }) as never;
+  }
+
+  it("gives each rank its shard back", async () => {
+    const written = await trainer("policy-0", cutOver(2, 2), drawn(8));
+    const loadCheckpoint = await checkpointOf(written, cutOver(2, 2));
+    const other = await trainer("policy-1", cutOver(2, 2), drawn(9), () => ({ ...doors, loadCheckpoint }));
+    await other.state.load({ path: "/checkpoints/step-3" }, signal);
+    expect(other.ranks.map(({ live }) => live)).toEqual(written.ranks.map(({ live }) => live));
+  });
+
+  it("of another layout is refused, and nothing of it is taken", async () => {
+    const loadCheckpoint = await checkpointOf(await trainer("policy-0", cutOver(2), drawn(8)), cutOver(2));
+    const other = await trainer("policy-1", cutOver(1, 2), drawn(9), () => ({ ...doors, loadCheckpoint }));
+    const before = other.ranks.map(({ live }) => live);
+    await expect(other.state.load({ path: "/checkpoints/step-3" }, signal)).rejects.toMatchObject({
+      code: "MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS",
+      message: expect.stringContaining("set processes.policy as it was"),
+    });
+    const three = await trainer("policy-2", cutOver(3), drawn(9), () => ({ ...doors, loadCheckpoint }));
+    await expect(three.state.load({ path: "/checkpoints/step-3" }, signal)).rejects.toThrow(
+      /its optimizer has 24 bytes, and that of this job 48/,
+    );
+    const replaced = { path: "/checkpoints/step-3", manifestDigests: ["another"] };
+    await expect(other.state.load(replaced, signal)).rejects.toMatchObject({ code: "MUSTER_ERR_CHECKPOINT_REPLACED" });
+    expect(other.ranks.map(({ live }) => live)).toEqual(before);
+  });
+});
+
+describe("what ranks are told and answer", () => {
+  it.each([
+    ["no text of JSON", "hello"],
+    ["an order that nobody gives", JSON.stringify({ do: "format" })],
+    ["too long", "x".repeat(2 ** 20 + 1)],
+  ])("is refused where it is %s", async (_, ticket) => {
+    const { ranks } = await trainer("policy-0", cutOver(2), drawn(1));
+    const answer = JSON.parse((await ranks[0]?.training.perform(ticket, signal)) ?? "");
+    expect(answer.failed.code).toBe("MUSTER_ERR_RANK_TICKET");
+  });
+
+  it("is an error that names the rank when the engine gives another shard than it attached", async () => {
+    const { state, ranks } = await trainer("policy-0", cutOver(2), drawn(1));
+    const [, second] = ranks;
+    if (second) second.live = { ...second.live, weights: new Uint8Array(3) };
+    await expect(state.candidate(signal)).rejects.toMatchObject({
+      code: "MUSTER_ERR_RANK_STATE",
+      params: { rank: 1, name: "weights", bytes: 3 },
+    });
+  });
+});

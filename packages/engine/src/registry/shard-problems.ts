@@ -1,0 +1,57 @@
+/** What stands against trainers of which each process has a shard of the training state. */
+import { type JobConfig, sectionShardsMax } from "@muster/protocol";
+import type { EngineProblem } from "./adapter.ts";
+import type { RankCut } from "./rank-layout.ts";
+
+/** One sentence for each; none where a trainer has its state in one process. Pure. */
+export function shardProblems(config: JobConfig, trainer: RankCut | null, sampler: RankCut | null): EngineProblem[] {
+  if (!trainer) return [];
+  const { processes, agreement = "state", checkpoint, rollout } = config;
+  const what = `processes.policy = ${processes?.policy}: each process has a shard of the training state`;
+  const problem = (key: string, text: string): EngineProblem => ({ keys: ["processes.policy", key], text });
+  const problems: EngineProblem[] = [];
+  if ((processes?.policy ?? 1) > sectionShardsMax)
+    problems.push(problem("engine.kind", `${what}, of which there may be ${sectionShardsMax}; lower processes.policy`));
+  if (agreement !== "state")
+    problems.push(
+      problem(
+        "job.agreement",
+        `${what}, and job.agreement = "${agreement}" compares what one process would need all of it for; set job.agreement = "state"`,
+      ),
+    );
+  if (checkpoint.memoryEvery > 0)
+    problems.push(
+      problem(
+        "checkpoint.memory_every",
+        `${what}, and checkpoint.memory_every = ${checkpoint.memoryEvery} keeps states that one process has; set it to 0`,
+      ),
+    );
+  if (rollout.ranks > 1)
+    problems.push(
+      problem(
+        "rollout.ranks",
+        `${what}, and samplers with rollout.ranks = ${rollout.ranks} cut versions that one process has; set it to 1, or use processes.rollout`,
+      ),
+    );
+  const odd = sampler && oddTensor(trainer, sampler);
+  if (odd)
+    problems.push(
+      problem(
+        "processes.rollout",
+        `${what}, and ${odd}; have both cut it along one dimension, or set processes.rollout = 1`,
+      ),
+    );
+  return problems;
+}
+
+/** A tensor that trainers and samplers cut differently: regions are planned along one dimension. */
+function oddTensor(trainer: RankCut, sampler: RankCut): string | null {
+  for (const { name, partition, layer } of trainer.tensors) {
+    const other = sampler.tensors.find((tensor) => tensor.name === name);
+    if (other && other.partition !== partition)
+      return `tensor ${name} is cut along dimension ${partition} by trainers and ${other.partition} by samplers`;
+    if (other && other.layer !== layer)
+      return `tensor ${name} is of layer ${layer} for trainers and ${other.layer} for samplers`;
+  }
+  return null;
+}
