@@ -1,6 +1,6 @@
 /**
  * Trainers of two processes with a shard of the training state each, on real processes: samplers of two processes and of one take versions from the shards, a process
- * dies while a version is published, all trainers die at once and come back from a checkpoint, and the weights are those of the quiet run.
+ * dies while a version is published, all trainers die at once and come back from a checkpoint, and the weights are those of the quiet run. It takes longer than 20 seconds: two whole jobs, and eight processes that start three times.
  */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ afterAll(() => runs.close());
 const engine = fileURLToPath(new URL("../../examples/ranks-engine/echo-ranks.mjs", import.meta.url));
 
 const argsOf = (samplers: number): readonly string[] => [
-  ...["--steps", "24", "--policy", "2", "--rollout", "1"],
+  ...["--steps", "16", "--policy", "2", "--rollout", "1"],
   ...[
     `engine.kind=${engine}`,
     "weights.source=seed",

@@ -244,3 +244,54 @@ describe("a sampler whose processes take their own parts", () => {
     expect(found[0]).toMatch(text);
   });
 });
+
+describe("a trainer whose processes each have a shard", () => {
+  const layout: NonNullable<EngineAdapter["layout"]> = (_, __, size) => ({
+    ...{ tp: size, pp: 1 },
+    cut: ({ shape }) => ({ partition: shape.length > 1 ? 0 : null, layer: "first" }),
+  });
+  const openRank: EngineAdapter["openRank"] = () => Promise.reject(new Error("not opened here"));
+  const both = { policy: { adapter: "other", options: shape }, rollout: { adapter: "other", options: shape } };
+  const alone = { checkpoint: { memoryEvery: 0 } } as unknown as Partial<JobConfig>;
+  const job = (patch: Partial<JobConfig> = {}, policy = 2): JobConfig =>
+    jobOf({}, { engine: both, processes: { policy, rollout: 4, checkpoint: 1 }, ...alone, ...patch });
+  const inShards = (traits: Partial<EngineAdapter> = {}) =>
+    withOther({ openRank, layout, trainsInShards: true, ...traits });
+
+  it("has its layout worked out, and without that word rank 0 has the whole state", () => {
+    expect(inShards().rankCutOf("policy", job(), needs)).toMatchObject({ tp: 2, pp: 1 });
+    expect(inShards().problemsOf(job(), needs)).toEqual([]);
+    expect(withOther({ openRank, layout }).rankCutOf("policy", job(), needs)).toBeNull();
+  });
+
+  it.each<[string, Partial<JobConfig>, number, RegExp]>([
+    ["levels that compare the whole", { agreement: "leader" }, 2, /job\.agreement = "leader" compares .*; set job/],
+    [
+      "states kept in memory",
+      { checkpoint: { memoryEvery: 1 } } as unknown as Partial<JobConfig>,
+      2,
+      /checkpoint\.memory_every = 1 keeps states that one process has; set it to 0/,
+    ],
+    ["more processes than messages name", {}, 65, /there may be 64; lower processes\.policy/],
+  ])("is refused with %s", (_, patch, policy, text) => {
+    const found = inShards({
+      layout: (_, __, size) => ({ tp: 1, pp: size, cut: () => ({ partition: null, layer: "first" }) }),
+    });
+    const texts = found.problemsOf(job(patch, policy), needs).map((problem) => problem.text);
+    expect(texts).toEqual([expect.stringMatching(text)]);
+    expect(texts[0]).toMatch(/^processes\.policy = \d+: each process has a shard of the training state, /);
+  });
+
+  it("is refused with samplers that cut a tensor along another dimension", () => {
+    const columns: typeof layout = (_, __, size) => ({
+      ...{ tp: size, pp: 1 },
+      cut: ({ shape }) => ({ partition: shape.length > 1 ? (size === 4 ? 1 : 0) : null, layer: "first" }),
+    });
+    const found = inShards({ layout: columns }).problemsOf(job(), needs);
+    expect(found.map(({ text }) => text)).toEqual([
+      expect.stringMatching(
+        /tensor \S+ is cut along dimension 0 by trainers and 1 by samplers; have both cut it along/,
+      ),
+    ]);
+  });
+});

@@ -1,7 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { planMesh } from "../src/controller/step/plan-mesh.ts";
+import { applyHeld } from "../src/controller/weights/apply-weights.ts";
 import { planInitialWeights, planPulls } from "../src/controller/weights/plan-weights.ts";
-import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
+import { bodiesOf, linesOf, memberOf, planWith, reportFrom, sectionsOf, working } from "./states.ts";
 
 const held = { lineage: 0, version: 3 };
 const behind = { lineage: 0, version: 2 };
@@ -200,5 +202,62 @@ describe("a suspect", () => {
     const [pull] = bodiesOf(planPulls(state)?.effects ?? [], "weights.pull");
     expect(pull?.holders.map(({ id }) => id)).toEqual(["p1"]);
     expect(planPulls(withMember(state, "p1", { health: "suspect" }))).toBeNull();
+  });
+});
+
+describe("trainers of several processes with a shard each", () => {
+  const ranksOf = (id: string, size = 2) =>
+    Array.from({ length: size }, (_, rank) => ({ addresses: [`tcp:${id}.${rank}`], training: [`tcp:${id}.${rank}t`] }));
+  const said = () => ({
+    lineage: 0,
+    version: 3,
+    sections: sectionsOf(3),
+    addresses: ["tcp:p0"],
+    training: ["tcp:p0t"],
+    ranks: ranksOf("p0"),
+    bytes: 1,
+    durationMs: 1,
+  });
+  const heldBy = (state: ControllerState): ControllerState =>
+    applyHeld(state, reportFrom(state, "p0", { kind: "weights.held", body: said() })).state;
+  const of = (state: ControllerState) => bodiesOf(planPulls(state)?.effects ?? [], "weights.pull");
+
+  it("are named with all their processes: to samplers where they serve the weights, to trainers all of it", () => {
+    const state = heldBy(withMember(withMember(working(), "p1", { held: null }), "r0", { held: null }));
+    const [policy, rollout] = of(state);
+    expect(policy?.holders.find(({ id }) => id === "p0")?.ranks).toEqual(ranksOf("p0"));
+    expect(rollout?.holders.find(({ id }) => id === "p0")?.ranks).toEqual([
+      { addresses: ["tcp:p0.0"] },
+      { addresses: ["tcp:p0.1"] },
+    ]);
+  });
+
+  it("are so few in an order that it fits into a message, and one at least", () => {
+    const ids = Array.from({ length: 20 }, (_, i) => `p${i}`);
+    let state = withMember(working({ members: [...ids, "r0"] }), "r0", { held: null });
+    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 128) });
+    expect(of(state)[0]?.holders).toHaveLength(8);
+    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 2_000) });
+    expect(of(state)[0]?.holders).toHaveLength(1);
+  });
+
+  it("are asked by every sampler itself: nobody who took regions serves them", () => {
+    const plan = planWith({ rolloutsServe: true });
+    const ids = ["p0", "r0", "r1", "r2"];
+    let state = working({ plan, members: ids });
+    for (const [i, id] of ids.entries())
+      state = withMember(state, id, { host: `h${i}`, addresses: [`tcp:${id}`], ...(i > 0 ? { held: behind } : {}) });
+    expect(of(state).map(({ holders }) => holders.map(({ id }) => id).join(" "))).toEqual(["p0", "r0 p0", "r1 r0 p0"]);
+    expect(of(heldBy(state)).map(({ holders }) => holders.map(({ id }) => id).join(" "))).toEqual(["p0", "p0", "p0"]);
+  });
+
+  it("meet by rank, and as many as one message names", () => {
+    const ids = Array.from({ length: 70 }, (_, i) => `p${i}`);
+    let state = working({ members: [...ids, "r0", "r1"] });
+    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 64) });
+    const change = planMesh({ ...state, mesh: { ...state.mesh, epoch: 0, members: [], state: "none", built: [] } });
+    const [build] = bodiesOf(change?.effects ?? [], "mesh.build");
+    expect(build?.members).toHaveLength(64);
+    expect(build?.members[1]?.ranks?.[3]).toEqual(["tcp:p1.3"]);
   });
 });
