@@ -21,7 +21,7 @@ afterAll(() => runs.close());
 const engine = fileURLToPath(new URL("../../examples/ranks-engine/echo-ranks.mjs", import.meta.url));
 
 const argsOf = (samplers: number): readonly string[] => [
-  ...["--steps", "16", "--policy", "2", "--rollout", "1"],
+  ...["--steps", "24", "--policy", "2", "--rollout", "1"],
   ...[
     `engine.kind=${engine}`,
     "weights.source=seed",
