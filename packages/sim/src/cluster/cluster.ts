@@ -55,6 +55,8 @@ export class Cluster {
   readonly disk: SimDisk;
   readonly ailing: AilingHosts;
   readonly failpoints: Failpoints;
+  /** Places whose hosts are lost for good: nobody starts what ran there again. */
+  readonly gone = new Set<string>();
   /** True once a controller has ended the job and itself. */
   isJobOver = false;
   readonly #observer: ClusterObserver;
@@ -171,7 +173,7 @@ export class Cluster {
   /** Starts a life of a node, unless one runs. */
   startNode(id: string): void {
     const node = this.#nodes.get(id);
-    if (!node || this.isJobOver || (node.process && !node.process.isDead)) return;
+    if (!node || this.isJobOver || this.gone.has(id) || (node.process && !node.process.isDead)) return;
     const process = this.#spawn(node.id, node.role, { host: this.#shapeOf(id)?.host ?? diskHostOf(this.scenario, id) });
     node.process = process;
     process.onDeath(() => this.#replicaGone(node, process));

@@ -71,12 +71,20 @@ function drawShards({ seed, config, safetyMs }: FaultOptions): readonly Fault[] 
   const writer = (): string => `checkpoint-${1 + random.below(config.replicas.checkpoint)}`;
   const atMs = (): number => Math.round(random.next() * safetyMs);
   const stillMs = (): number => Math.round(5_000 + 20_000 * random.next());
+  // One is left, who writes all shards and seals them.
+  const loseOthers = (): readonly Fault[] =>
+    Array.from({ length: config.replicas.checkpoint - 1 }, (_, i) => ({
+      kind: "gone",
+      atMs: atMs(),
+      node: `checkpoint-${i + 2}`,
+    }));
   return [
     ...drawShardArms(random),
     { kind: "kill", atMs: atMs(), node: writer(), isSeen: random.next() < 0.5 },
     // Whoever stands still for so long is put out, wakes up, and goes on with a set that others have.
     { kind: random.next() < 0.5 ? "pause" : "suspend", atMs: atMs(), forMs: stillMs(), node: writer() },
     ...(random.next() < 0.3 ? [{ kind: "second-controller", atMs: atMs() } as const] : []),
+    ...(random.next() < 0.4 ? loseOthers() : []),
   ];
 }
 

@@ -16,6 +16,8 @@ export interface Target {
 export type Fault =
   /** SIGKILL. `isSeen`: the supervisor tells the controller at once. */
   | ({ readonly kind: "kill"; readonly atMs: number; readonly isSeen: boolean } & Target)
+  /** The host of a replica is lost for good: nobody starts it again, in this run. */
+  | ({ readonly kind: "gone"; readonly atMs: number } & Target)
   /** SIGKILL to every node of a role. */
   | { readonly kind: "kill-all"; readonly atMs: number; readonly role: string; readonly isSeen: boolean }
   /** SIGSTOP and SIGCONT; a supervisor may start a second life meanwhile. */

@@ -26,6 +26,8 @@ export interface Victims {
   living(): readonly SimProcess[];
   processOf(node: string): SimProcess | null;
   kill(process: SimProcess, isSeen: boolean): void;
+  /** Places that nobody starts again. */
+  readonly gone: Set<string>;
   freeze(process: SimProcess, how: "pause" | "hang" | "suspend", forMs: number): void;
   drain(process: SimProcess): void;
   killHost(node: string): void;
@@ -106,6 +108,7 @@ export class Injector implements PlaneFaults {
       this.#strikeWide(fault);
       return;
     }
+    if (fault.kind === "gone") this.#victims.gone.add(fault.node);
     const process = this.#victims.processOf(fault.node);
     if (!process || process.isDead) return;
     this.#observer.injected(nameOf(fault), process);
@@ -117,6 +120,9 @@ export class Injector implements PlaneFaults {
     switch (fault.kind) {
       case "kill":
         this.#victims.kill(process, fault.isSeen);
+        return;
+      case "gone":
+        this.#victims.kill(process, false);
         return;
       case "pause":
       case "hang":

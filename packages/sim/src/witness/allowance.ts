@@ -6,6 +6,7 @@ import type { Fault } from "../faults/fault.ts";
 /** Faults that keep no controller from its work but by ending it. */
 const simpleFaults: readonly Fault["kind"][] = [
   "kill",
+  "gone",
   "kill-all",
   "drain",
   "slow",

@@ -6,6 +6,7 @@ import { allowanceOf } from "./allowance.ts";
 
 const loudFaults: readonly string[] = [
   "kill",
+  "gone",
   "kill-all",
   "drain",
   "slow",

@@ -24,4 +24,15 @@ describe("profile storage", () => {
       expect(points).toContain(`checkpoint.fs-${call}`);
     expect([...points].some((point) => point.endsWith("shards.saved"))).toBe(true);
   });
+
+  it("leaves one writer in some jobs, for good", () => {
+    const losses = drawn.map(({ config, faults }) => ({
+      writers: config.replicas.checkpoint,
+      gone: faults.flatMap((fault) => (fault.kind === "gone" ? [fault.node] : [])),
+    }));
+    const lone = losses.filter(({ gone }) => gone.length > 0);
+    expect(lone.length).toBeGreaterThanOrEqual(8);
+    expect(lone.flatMap(({ gone }) => gone)).not.toContain("checkpoint-1");
+    expect(lone.every(({ writers, gone }) => new Set(gone).size === writers - 1)).toBe(true);
+  });
 });
