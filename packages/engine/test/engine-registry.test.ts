@@ -282,6 +282,19 @@ describe("a trainer whose processes each have a shard", () => {
     expect(texts[0]).toMatch(/^processes\.policy = \d+: each process has a shard of the training state, /);
   });
 
+  it("is refused with samplers of another engine, which do not load that of the trainers", () => {
+    const engine = { policy: both.policy, rollout: { adapter: "embedded", options: shape } };
+    const config = job({ engine, processes: { policy: 2, rollout: 1, checkpoint: 1 } });
+    expect(
+      inShards()
+        .problemsOf(config, needs)
+        .map(({ text }) => text),
+    ).toEqual([expect.stringMatching(/engine\.rollout = "embedded" do not know how; use the engine of the trainers/)]);
+    const sampler = new EngineRegistry([["embedded", embeddedAdapter]]);
+    expect(sampler.rankCutOf("policy", config, needs)).toBeNull();
+    expect(sampler.rankCutOf("policy", job({ engine }, 1), needs)).toBeNull();
+  });
+
   it("is refused with samplers that cut a tensor along another dimension", () => {
     const columns: typeof layout = (_, __, size) => ({
       ...{ tp: size, pp: 1 },

@@ -90,7 +90,11 @@ export class EngineRegistry {
       ...traitProblems(trainer, sampler, config),
       ...formatProblems(trainer, sampler),
       ...(["policy", "rollout"] as const).flatMap((role) => this.#layoutProblem(role, config, task)),
-      ...shardProblems(config, this.rankCutOf("policy", config, task), this.rankCutOf("rollout", config, task)),
+      ...shardProblems(config, {
+        trainer: this.rankCutOf("policy", config, task),
+        sampler: this.rankCutOf("rollout", config, task),
+        knowsTrainers: isSame || this.of(rollout.adapter).takesTrainersModel === true,
+      }),
     ];
   }
 
@@ -112,8 +116,10 @@ export class EngineRegistry {
   ): RankCut | null {
     const size = processes?.[role] ?? 1;
     const { adapter, options } = engine[role];
-    const { layout, trainsInShards } = this.of(adapter);
-    if (size === 1 || !layout || (role === "policy" && !trainsInShards)) return null;
+    if (size === 1) return null;
+    // A sampler of another kind does not load the engine of the trainers, which then do not train in shards.
+    const { layout, trainsInShards } = this.#adapters.get(adapter) ?? (role === "rollout" ? this.of(adapter) : {});
+    if (!layout || (role === "policy" && !trainsInShards)) return null;
     const { tensors } = this.describe(role, engine, task);
     return rankCutOf(layout(options, tensors, size), tensors);
   }

@@ -3,8 +3,15 @@ import { type JobConfig, sectionShardsMax } from "@muster/protocol";
 import type { EngineProblem } from "./adapter.ts";
 import type { RankCut } from "./rank-layout.ts";
 
+/** How the processes of both kinds of replicas have the model, and whether samplers load the engine of the trainers. */
+interface Cuts {
+  readonly trainer: RankCut | null;
+  readonly sampler: RankCut | null;
+  readonly knowsTrainers: boolean;
+}
+
 /** One sentence for each; none where a trainer has its state in one process. Pure. */
-export function shardProblems(config: JobConfig, trainer: RankCut | null, sampler: RankCut | null): EngineProblem[] {
+export function shardProblems(config: JobConfig, { trainer, sampler, knowsTrainers }: Cuts): EngineProblem[] {
   if (!trainer) return [];
   const { processes, agreement = "state", checkpoint, rollout } = config;
   const what = `processes.policy = ${processes?.policy}: each process has a shard of the training state`;
@@ -31,6 +38,13 @@ export function shardProblems(config: JobConfig, trainer: RankCut | null, sample
       problem(
         "rollout.ranks",
         `${what}, and samplers with rollout.ranks = ${rollout.ranks} cut versions that one process has; set it to 1, or use processes.rollout`,
+      ),
+    );
+  if (!knowsTrainers)
+    problems.push(
+      problem(
+        "engine.rollout",
+        `${what}, and samplers of engine.rollout = "${config.engine.rollout.adapter}" do not know how; use the engine of the trainers, or one that takes their model`,
       ),
     );
   const odd = sampler && oddTensor(trainer, sampler);
