@@ -3,8 +3,12 @@
 const ellipsis = "…";
 const encoder = new TextEncoder();
 
+/** The same text in memory of its own. A part of a string keeps the whole of it in memory, however long that is. Pure. */
+export const ownText = (text: string): string => JSON.parse(JSON.stringify(text)) as string;
+
 /**
- * A text within both bounds, with "…" where it was cut; a character of two UTF-16 units is never cut in half. Pure.
+ * A text within both bounds, with "…" where it was cut; a character of two UTF-16 units is never cut in half. What was cut keeps nothing of
+ * the rest in memory. Pure.
  *
  * @param charsMax - UTF-16 units, ≥ 1; the length of the result is at most this.
  * @param bytesMax - UTF-8 bytes, ≥ 3; default no bound.
@@ -19,7 +23,7 @@ export function clipText(text: string, charsMax: number, bytesMax = Number.POSIT
     end = Math.min(end, read);
   }
   const isHalf = end > 0 && /[\uD800-\uDBFF]/.test(text.charAt(end - 1)) && /[\uDC00-\uDFFF]/.test(text.charAt(end));
-  return text.slice(0, isHalf ? end - 1 : end) + ellipsis;
+  return ownText(text.slice(0, isHalf ? end - 1 : end)) + ellipsis;
 }
 
 /** The first of many names in a sentence: `a, b and 198 more`; "" for none. Pure. */

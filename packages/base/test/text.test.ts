@@ -1,10 +1,27 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { clipText, listText } from "../src/index.ts";
 
 const bytesOf = (text: string): number => new TextEncoder().encode(text).length;
 
+setFlagsFromString("--expose-gc");
+
 describe("a text that is clipped", () => {
+  it("keeps nothing in memory of what it cut off", () => {
+    const collect = runInNewContext("gc") as () => void;
+    const long = (i: number) => Buffer.alloc(8 * 2 ** 20, `of sample ${i} `).toString("latin1");
+    collect();
+    const before = process.memoryUsage();
+    const clipped = Array.from({ length: 16 }, (_, i) => clipText(long(i), 2_000));
+    collect();
+    const after = process.memoryUsage();
+    const kept = after.heapUsed + after.external - before.heapUsed - before.external;
+    expect(clipped.every(({ length }) => length === 2_000)).toBe(true);
+    expect(kept).toBeLessThan(32 * 2 ** 20);
+  });
+
   it("stays as it is within its bounds", () => {
     expect(clipText("four", 4)).toBe("four");
     expect(clipText("数据", 4, 6)).toBe("数据");

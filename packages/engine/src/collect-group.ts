@@ -22,7 +22,7 @@ import { type GenerateFunction, responsesOf } from "./collect/generate-function.
 import { inBatches } from "./collect/in-batches.ts";
 import { KeptTurns, nothingDrawn } from "./collect/kept-turns.ts";
 import { ownResponse, trajectoryOf } from "./collect/own-response.ts";
-import { placeholderOf } from "./collect/placeholder.ts";
+import { describedFailure, placeholderWith } from "./collect/placeholder.ts";
 import { type Begun, saveGrown } from "./collect/save-grown.ts";
 import { SharedEngine } from "./collect/shared-engine.ts";
 import { TrajectoryScopes } from "./collect/trajectory-scope.ts";
@@ -296,7 +296,10 @@ class Call {
         this.#failures += 1;
         const fields = { groupId, sample: at, error, action, reason };
         if (this.#failures <= loggedMax) this.#logger.warn(fields, "trajectory failed");
-        if (action !== "retry") return { placeholder: () => placeholderOf(error, kind) };
+        if (action !== "retry") {
+          const failure = describedFailure(error, kind);
+          return { placeholder: () => placeholderWith(failure) };
+        }
         await this.#pause(afterMs);
       }
     }

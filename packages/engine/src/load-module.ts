@@ -3,6 +3,7 @@ import type { GenerateContext, RewardFunction } from "@muster/base";
 import { importModule, moduleUnloadable } from "@muster/data";
 import { z } from "@muster/protocol";
 import type { GenerateFunction } from "./collect/generate-function.ts";
+import { withShortErrors } from "./collect/short-error.ts";
 import type { Reward } from "./engine.ts";
 import { errors } from "./errors.ts";
 import type { EngineAdapter } from "./registry/adapter.ts";
@@ -14,14 +15,14 @@ import type { EngineAdapter } from "./registry/adapter.ts";
  */
 export async function loadReward(path: string): Promise<Reward> {
   const score = (await loadFunction(path, "reward")) as RewardFunction;
-  return { name: path, score: async (input, signal) => await score(input, signal) };
+  return { name: path, score: (input, signal) => withShortErrors(() => score(input, signal)) };
 }
 
 /** Loads a generate function from a module: its default export, or its export `generate`. @throws as {@link loadReward} */
 export async function loadGenerate(path: string): Promise<GenerateFunction> {
   const generate = (await loadFunction(path, "generate")) as GenerateFunction;
   // A function of its own: the module's may be frozen, and may be named twice.
-  return Object.assign((context: GenerateContext) => generate(context), { file: path });
+  return Object.assign((context: GenerateContext) => withShortErrors(() => generate(context)), { file: path });
 }
 
 /**

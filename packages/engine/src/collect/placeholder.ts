@@ -1,5 +1,5 @@
 /** What stands in for a failed trajectory (semantics 3). */
-import { clipText, messageOf } from "@muster/base";
+import { clipText, messageOf, ownText } from "@muster/base";
 import type { FailureKind, Trajectory, TrajectoryError } from "@muster/protocol";
 
 /** Longest name, message and stack that travel with a placeholder. */
@@ -7,8 +7,12 @@ const nameMax = 200;
 const messageMax = 2_000;
 const stackMax = 4_000;
 
+/** The placeholder of what failed so. */
+export const placeholderOf = (error: unknown, kind: FailureKind): Trajectory =>
+  placeholderWith(describedFailure(error, kind));
+
 /** Makes a placeholder: consistent lengths, nothing in the loss, never part of group statistics. A fresh object each time. */
-export function placeholderOf(error: unknown, kind: FailureKind): Trajectory {
+export function placeholderWith(error: TrajectoryError): Trajectory {
   return {
     tokens: Int32Array.of(0, 0),
     promptLength: 1,
@@ -17,12 +21,14 @@ export function placeholderOf(error: unknown, kind: FailureKind): Trajectory {
     reward: 0,
     status: "aborted",
     segments: [],
-    error: describe(error, kind),
+    error,
   };
 }
 
-/** The original error as it travels. Getters of a thrown object may throw themselves: then that is said instead. */
-function describe(error: unknown, kind: FailureKind): TrajectoryError {
+/**
+ * The original error as it travels, which keeps nothing of it in memory. Getters of a thrown object may throw themselves: then that is said instead.
+ */
+export function describedFailure(error: unknown, kind: FailureKind): TrajectoryError {
   try {
     if (!(error instanceof Error)) return { kind, name: "NotAnError", message: clipText(messageOf(error), messageMax) };
     const { name, message, stack } = error;
@@ -45,5 +51,5 @@ function framesOf(stack: string, message: string): string {
   const at = message.length > messageMax ? stack.indexOf(message) : -1;
   const short = at < 0 ? stack : stack.slice(0, at) + clipText(message, messageMax) + stack.slice(at + message.length);
   const lines = short.slice(0, 4 * stackMax).split("\n");
-  return clipText(lines.filter((line) => !internal.test(line)).join("\n"), stackMax);
+  return ownText(clipText(lines.filter((line) => !internal.test(line)).join("\n"), stackMax));
 }
