@@ -11,7 +11,8 @@ type Level = NonNullable<ControllerState["plan"]["agreement"]>;
 /** An epoch that is being built of p0, p1, p2; `fingerprint` is that of the mesh before. */
 function building(level: Level | null = null, fingerprint?: string): ControllerState {
   const state = stepping({}, { plan: planWith(level ? { agreement: level } : {}), members: ["p0", "p1", "p2", "r0"] });
-  const mesh = { ...state.mesh, state: "building", built: [], ...(fingerprint ? { fingerprint } : {}) } as const;
+  const before = fingerprint ? { fingerprint, engines: { p0: { build: `torch-${fingerprint}`, fingerprint } } } : {};
+  const mesh = { ...state.mesh, state: "building", built: [], ...before } as const;
   return { ...state, mesh, step: { ...state.step, state: "sampling" } };
 }
 
@@ -88,4 +89,27 @@ it("the fingerprint of a mesh goes with the last of its members", () => {
     Object.entries(ready.members).map(([id, one]) => [id, { ...one, joinedSeq: 99 }]),
   );
   expect(planMesh({ ...ready, members: strangers })?.state.mesh).not.toHaveProperty("fingerprint");
+});
+
+it.each([
+  ["has said what it computes with", { p1: { build: "torch-b", fingerprint: "b" } }],
+  ["has said nothing yet", {}],
+])("whoever was about to join a mesh whose last member dies is right by itself: it %s", (_, said) => {
+  const joining = building(null, "a");
+  const mesh = { ...joining.mesh, members: ["p0", "p1"], engines: { ...joining.mesh.engines, ...said } };
+  const { p0: _gone, p2: _none, ...members } = joining.members;
+  const alone = planMesh({ ...joining, mesh, members })?.state;
+  expect(alone?.mesh).toMatchObject({ state: "building", members: ["p1"] });
+  const built = joined(alone as ControllerState, { p1: "b" });
+  expect(refused(built)).toEqual([]);
+  expect(built.state.mesh).toMatchObject({ state: "ready", fingerprint: "b" });
+});
+
+it("a fingerprint is known over an epoch that does not come to stand, by those who had it before", () => {
+  const broken = (state: ControllerState): ControllerState => ({
+    ...state,
+    mesh: { ...state.mesh, state: "broken", dueAtMs: 0 },
+  });
+  const again = planMesh(broken(planMesh(broken(building(null, "a")))?.state as ControllerState))?.state;
+  expect(refused(joined(again as ControllerState, { p0: "a", p1: "b", p2: "b" }))).toHaveLength(2);
 });

@@ -38,9 +38,9 @@ export interface Mesh {
   readonly failed?: FailedEpoch;
   /** By id: epochs in a row in which most of the others missed a member. Absent while there are none. */
   readonly absences?: Readonly<Record<string, number>>;
-  /** By id: what members said of their engines when they joined this epoch. Absent while nobody says anything. */
+  /** By id: what members said of their engines when they joined this epoch, or the one before that stood. Absent while nobody says anything. */
   readonly engines?: Readonly<Record<string, NonNullable<Body<"mesh.built">["engine"]>>>;
-  /** What all of an epoch computed with that stood; kept as long as one of its members stays. */
+  /** What all of an epoch computed with that stood; kept as long as one stays who said so. */
   readonly fingerprint?: string;
 }
 

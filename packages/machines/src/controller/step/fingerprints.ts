@@ -35,7 +35,19 @@ export function refuseOtherBits(state: ControllerState): Change<ControllerState>
   );
 }
 
-/** What the members of a mesh compute with: that of the mesh before, where one of them was in it; else what most of them have, of two the one of the lower rank. Pure. */
+/**
+ * What the next mesh knows of this one's bits: its fingerprint goes with those who stay and said that they have it. Who was only about to join has said
+ * nothing, or something else: alone, it is right. Pure.
+ */
+export function handedOn({ fingerprint, engines = {} }: Mesh, staying: readonly Member[]): Partial<Mesh> {
+  const having = staying.flatMap(({ id }) => {
+    const said = engines[id];
+    return said !== undefined && said.fingerprint === fingerprint ? [[id, said] as const] : [];
+  });
+  return fingerprint === undefined || having.length === 0 ? {} : { fingerprint, engines: Object.fromEntries(having) };
+}
+
+/** What the members of a mesh compute with: that of the mesh before, where one of them had it; else what most of them have, of two the one of the lower rank. Pure. */
 export function fingerprintOf({ members, engines = {}, fingerprint }: Mesh): string | undefined {
   const said = members.flatMap((id) => engines[id]?.fingerprint ?? []);
   if (fingerprint !== undefined) return fingerprint;

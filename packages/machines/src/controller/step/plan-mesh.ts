@@ -4,8 +4,17 @@ import { type Change, command } from "../events.ts";
 import { isCordoned } from "../fleet/fleet-state.ts";
 import { isFlaky } from "../members/apply-verdict.ts";
 import { evict } from "../orders.ts";
-import { type ControllerState, countOf, holdsCurrent, type Member, membersOf, meshMembersOf } from "../state.ts";
+import {
+  type ControllerState,
+  countOf,
+  holdsCurrent,
+  type Member,
+  type Mesh,
+  membersOf,
+  meshMembersOf,
+} from "../state.ts";
 import { countAbsences } from "./absences.ts";
+import { handedOn } from "./fingerprints.ts";
 
 /** Ranks of a mesh: members that were in the previous one keep their order, joiners follow by arrival. Pure. */
 export function rankMembers(previous: readonly string[], eligible: readonly Member[]): readonly Member[] {
@@ -41,9 +50,6 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   }
   const epoch = mesh.epoch + 1;
   const ranked = steadyFirst(members);
-  const isHandedOn =
-    mesh.fingerprint !== undefined &&
-    ranked.some(({ id, joinedSeq }) => joinedSeq <= mesh.joins && mesh.members.includes(id));
   const next: ControllerState = {
     ...state,
     mesh: {
@@ -55,7 +61,7 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
       dueAtMs: state.nowMs + plan.timing.meshMs,
       joinDueAtMs: null,
       ...(mesh.absences ? { absences: mesh.absences } : {}),
-      ...(isHandedOn ? { fingerprint: mesh.fingerprint } : {}),
+      ...handedOn(mesh, stayingOf(mesh, ranked)),
     },
   };
   const ranks = ranksOf(ranked);
@@ -82,9 +88,13 @@ export function planJoinWindow(state: ControllerState): Change<ControllerState> 
 
 /** True when nobody of the mesh is lost or leaves it: a new life under an old id is no rank of it. */
 function isIntact({ mesh }: ControllerState, members: readonly Member[]): boolean {
+  return stayingOf(mesh, members).length === new Set(mesh.members).size;
+}
+
+/** Those of the members that were in the mesh in the same life. */
+function stayingOf(mesh: Mesh, members: readonly Member[]): readonly Member[] {
   const ranks = new Set(mesh.members);
-  const staying = members.filter(({ id, joinedSeq }) => joinedSeq <= mesh.joins && ranks.has(id));
-  return staying.length === ranks.size;
+  return members.filter(({ id, joinedSeq }) => joinedSeq <= mesh.joins && ranks.has(id));
 }
 
 /**
