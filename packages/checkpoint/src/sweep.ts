@@ -1,13 +1,14 @@
 /** What writers that died have left in a checkpoint root. */
 import { join } from "node:path";
-import { isLeftover, parseSet } from "./names.ts";
+import { isLeftover } from "./names.ts";
 import { claim, orGone, type Place, removeFolder, removeTree } from "./write.ts";
 
 const defaultGraceMs = 3_600_000;
 
 /**
  * Removes leftovers that did not change for longer than the grace, which is to be longer than any write. The age is by the disk's own clock: hosts that
- * share a disk may have others, and one that is an hour ahead must not take what is being written for a leftover.
+ * share a disk may have others, and one that is an hour ahead must not take what is being written for a leftover. Each goes as a whole: a writer that only
+ * stood still, and goes on while it is removed, finds nothing to give its name to, and never a part.
  *
  * @returns Names of what it removed.
  */
@@ -21,7 +22,7 @@ export async function sweep(place: Place, graceMs = defaultGraceMs): Promise<rea
     const path = join(root, name);
     const stat = await fs.stat(path);
     if (stat === null || stat.modifiedMs > oldestMs) continue;
-    await orGone(parseSet(name) ? removeFolder(place, name) : removeTree(fs, path));
+    await orGone(name.startsWith(".trash-") ? removeTree(fs, path) : removeFolder(place, name));
     removed.push(name);
   }
   return removed;

@@ -345,6 +345,14 @@ describe("retention", () => {
   });
 });
 
+function gate() {
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { open, opened };
+}
+
 describe("sweep", () => {
   it("removes leftovers only when they are older than the grace, and nothing else", async () => {
     const disk = await emptyDisk();
@@ -372,6 +380,41 @@ describe("sweep", () => {
     disk.nowMs += 3_600_000;
     await store.save(contentOf(2), never);
     expect((await disk.fs.list(root)).filter((name) => name.startsWith("."))).toEqual([]);
+  });
+
+  it("takes a leftover away as a whole: a writer that only stood still and goes on meanwhile has all of it or nothing", async () => {
+    const disk = await emptyDisk();
+    const [standing, goingOn] = [gate(), gate()];
+    const slow: typeof disk.fs = {
+      ...disk.fs,
+      rename: async (from, to) => {
+        if (from.includes("/.tmp-step-") && !from.endsWith(".tmp")) {
+          standing.open();
+          await goingOn.opened;
+        }
+        await disk.fs.rename(from, to);
+      },
+    };
+    const writing = (await openCheckpointStore({ root, keep: 2, fs: slow, now: () => new Date(disk.nowMs) }))
+      .save(contentOf(1), never)
+      .then(
+        () => "saved",
+        () => "failed",
+      );
+    await standing.opened;
+    disk.nowMs += 3_600_000;
+    const removing: typeof disk.fs = {
+      ...disk.fs,
+      removeFile: async (path) => {
+        await disk.fs.removeFile(path);
+        if (!path.includes("step-")) return;
+        goingOn.open();
+        await writing;
+      },
+    };
+    await (await openCheckpointStore({ root, keep: 2, fs: removing, now: () => new Date(disk.nowMs) })).sweep();
+    expect([await writing, await (await open(disk)).list()]).toEqual(["failed", []]);
+    expect([...disk.files().keys()].filter((path) => path.includes("step-"))).toEqual([]);
   });
 
   it("makes room on a full disk, once what a dead writer has left there is old enough", async () => {
