@@ -61,12 +61,12 @@ def divergence(estimator: str, apart):
 
 
 def _held(change, advantages, bounds):
-    """min(r A, clip(r) A) for r = e^change. A ratio that is held has no gradient, however large it is."""
+    """min(r A, clip(r) A) for r = e^change. A ratio that is held, or of a token that teaches nothing, has no gradient, however large it is."""
     with torch.no_grad():
         ratio = change.exp()
         bounded = ratio.clamp(*bounds)
         clipped = ((advantages > 0) & (ratio > bounds[1])) | ((advantages < 0) & (ratio < bounds[0]))
-    free = change.masked_fill(clipped, 0.0).exp() * advantages
+    free = change.masked_fill(clipped | (advantages == 0), 0.0).exp() * advantages
     return torch.where(clipped, bounded * advantages, free), clipped
 
 

@@ -193,12 +193,13 @@ class TorchGrpo(Worker):
         values, clipped = values_of(rows, batch.loss, batch.clip_low, batch.clip_high)
         ((values * weights).sum() / batch.normalizer).backward()
         with torch.no_grad():
-            change = (logprobs - sampled) * mask
+            change = ((logprobs - sampled) * mask).double()
             figures["tokens"] += int(mask.sum())
             figures["clipped"] += int(clipped.sum())
-            figures["klSum"] += float((change.exp() - 1 - change).double().sum())
+            # Figures are finite whatever comes: that a gradient is not is found by `stage`, and then the step is skipped.
+            figures["klSum"] += float((change.clamp(max=700).exp() - 1 - change).sum())
             figures["entropySum"] += float((entropy * mask).double().sum())
-            figures["lossSum"] += float(values.double().sum())
+            figures["lossSum"] += float(torch.nan_to_num(values.double(), nan=0.0, posinf=1e300, neginf=-1e300).sum())
 
     def _load(self, flat):
         if self.loaded is flat:

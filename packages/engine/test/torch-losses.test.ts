@@ -53,6 +53,9 @@ const cases: readonly Case[] = [
   ...algorithmNames.map((algorithm) => caseOf(algorithm, { algorithm })),
   // Of the surrogates: where the bound holds, a ratio of e²⁰⁰ has no gradient, and none that is no number.
   ...(["grpo", "cispo", "rloo"] as const).map((algorithm) => caseOf(`${algorithm}, far`, { algorithm }, clippedFar())),
+  ...(["grpo", "gspo"] as const).map((algorithm) =>
+    caseOf(`${algorithm}, nothing to learn`, { algorithm }, uselessFar()),
+  ),
   ...klEstimators.map((klEstimator) => caseOf(klEstimator, { klCoefficient: 0.3, klEstimator, klIn: "loss" })),
   ...algorithmNames.flatMap((algorithm) =>
     (["truncate", "mask"] as const).map((staleCorrection) => {
@@ -74,6 +77,15 @@ function clippedFar() {
   return { ...rows, advantages: table((row) => [0.5, 1.5, -0.8, 1.1][row]!) };
 }
 
+/** The one whose ratio is beyond every number has no advantage. */
+function uselessFar() {
+  const rows = clippedFar();
+  return { ...rows, advantages: table((row) => [0.5, 1.5, -0.8, 0][row]!) };
+}
+
+/** That of the embedded engine is held there, too. */
+const exp = (x: number): number => Math.exp(Math.min(x, 700));
+
 /** What the embedded engine makes of a case. */
 function ours({ training, mask, logprobs, sampled, before, reference, entropy, advantages, weights, ...clip }: Case) {
   const none = () => table(() => 0);
@@ -82,7 +94,7 @@ function ours({ training, mask, logprobs, sampled, before, reference, entropy, a
   mask.forEach((bits, row) => {
     const response = {
       ...{ logprobs: logprobs[row]!, sampled: sampled[row]!, reference: reference[row]!, entropies: entropy[row]! },
-      ...{ before: training.staleCorrection === "off" ? undefined : before[row]!, mask: bits, exp: Math.exp },
+      ...{ before: training.staleCorrection === "off" ? undefined : before[row]!, mask: bits, exp },
       ...{
         advantage: advantages[row]![0]!,
         advantages: advantages[row]!,

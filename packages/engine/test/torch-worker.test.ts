@@ -80,6 +80,24 @@ describe("the trainer in PyTorch", () => {
     expect(distance(theirs.moved, ours.moved)).toBeLessThan(0.02); // the sign of a gradient near zero decides on a whole step of Adam
   });
 
+  it("learns from the others where a sampler says of a token that it can not be drawn, and else says that the update is not finite", async () => {
+    const engine = await opened("worker", adapter, { command: commandOf() });
+    const { signal } = new AbortController();
+    const out = new Float32Array(engine.info().gradientElements);
+    const bounds = { clipLow: 0.2, clipHigh: 0.3, temperature: 1, normalizer: 5 };
+    const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
+    await engine.initialize({ kind: "folder", path: folder });
+    for (const advantage of [1, 0, -1]) {
+      engine.begin();
+      const odd = { ...samples[0]!, logprobs: Float32Array.of(-2, -9999, -1.5), advantage };
+      const stats = await engine.accumulate([odd, samples[1]!], { ...bounds, out: gradientIn(out), signal });
+      for (const figure of Object.values(stats)) expect(figure).toSatisfy(Number.isFinite);
+      expect((await engine.stage(gradientIn(out), adam)).finite, `${advantage}`).toBe(advantage >= 0);
+      engine.discard();
+    }
+    await engine.close();
+  });
+
   it("has the gradient of the embedded one at a second update, for a loss with everything in it that its job names", async () => {
     const training: Training = {
       ...{ ...trainingDefaults, algorithm: "gspo", klCoefficient: 0.3, klEstimator: "k3", entropyCoefficient: 0.1 },
