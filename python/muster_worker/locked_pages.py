@@ -9,7 +9,7 @@ class LockedPages:
     """Locks each region once, for as long as the process lives. Where that is refused, copies go through a buffer of the driver."""
 
     def __init__(self, device: str):
-        self._locks = device.startswith("cuda")
+        self._device, self._locks = device, device.startswith("cuda")
         self._locked = set()
 
     def floats(self, view: memoryview) -> torch.Tensor:
@@ -26,3 +26,11 @@ class LockedPages:
         code = torch.cuda.cudart().cudaHostRegister(address, count, 0)
         if int(code) != 0:
             print(f"muster_worker: {count} bytes can not be locked ({code}): copies to the GPU are slower", file=sys.stderr)
+            self._take_error()
+
+    def _take_error(self) -> None:
+        """The runtime keeps the error of a call for whoever asks next, and PyTorch asks after each kernel: the next one would fail for it."""
+        try:
+            torch.zeros(1, device=self._device)
+        except RuntimeError:
+            pass
