@@ -61,7 +61,7 @@ class TorchGrpo(Worker):
             "maxContext": self.config["max_position_embeddings"],
             "tensors": table_of([(name, "f32", parameter.shape) for name, parameter in self.parameters]),
             "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "losses": NAMES,
-            "fingerprint": numeric_fingerprint(self.options.device, getattr(torch, self.options.dtype)), "modelConfig": self.config,
+            "fingerprint": self._fingerprint(), "modelConfig": self.config,
         }
 
     def initialize(self, source):
@@ -215,6 +215,13 @@ class TorchGrpo(Worker):
             named[name] = flat[at:at + parameter.numel()].view(parameter.shape)
             at += parameter.numel()
         return named
+
+    def _fingerprint(self):
+        """What the machine computes, and the options that decide in which order or where: trainers that differ in one of them have other bits."""
+        numbers, options = numeric_fingerprint(self.options.device, getattr(torch, self.options.dtype)), self.options
+        targets = sorted(options.lora_targets) if options.lora_rank > 0 else []
+        said = (numbers, self.implementation, self.place.split(":")[0], options.rows, options.threads, options.lora_rank, options.lora_alpha, targets)
+        return hashlib.sha256(repr(said).encode()).hexdigest()[:16]
 
     def _build(self):
         capability = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "unknown")() if hasattr(torch.backends, "cpu") else "unknown"

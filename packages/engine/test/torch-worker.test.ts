@@ -136,9 +136,9 @@ describe("the trainer in PyTorch", () => {
     });
   });
 
-  it("has another fingerprint with other kernels, and the same one again with the same", async () => {
-    const fingerprintOf = async (environment: string): Promise<string | undefined> => {
-      const engine = await opened("worker", adapter, { command: commandOf(), environment });
+  it("has another fingerprint with other kernels or other rows of a pass, and the same one again with the same", async () => {
+    const fingerprintOf = async (environment: string, ...more: string[]): Promise<string | undefined> => {
+      const engine = await opened("worker", adapter, { command: commandOf(...more), environment });
       await engine.close();
       return engine.info().fingerprint;
     };
@@ -147,6 +147,8 @@ describe("the trainer in PyTorch", () => {
     expect(fast).toMatch(/^[0-9a-f]{16}$/);
     expect(again).toBe(fast);
     expect(plain).not.toBe(fast);
+    // Rows of a pass decide where sums meet: only the votes would tell, step by step.
+    expect(await fingerprintOf("", "--rows", "1")).not.toBe(fast);
   });
 
   it("says why a reference policy can not be opened", async () => {
