@@ -189,6 +189,13 @@ describe("two hosts of which one writes a version while the job goes on to the n
     const copied = { ...outOfPhase(), checkpoints: { ...outOfPhase().checkpoints, copies: [copyOn("z", 5)] } };
     expect(saveOf(committed(copied, 5), "c2")).toBe(5);
   });
+
+  it("waits for nobody while a full groups stream holds results back: training stands still, so the one that writes comes to this version, too", () => {
+    const held = { ...outOfPhase(), heldBack: { sinceMs: 0, untilMs: 1e9 } };
+    expect(saveOf(committed(held, 5), "c2")).toBe(5);
+    const both = committed(saved(committed(held, 5), "c0").state, 5);
+    expect([saveOf(both, "c0"), saveOf(both, "c2")]).toEqual([5, 5]);
+  });
 });
 
 describe("a checkpoint that nobody wants", () => {

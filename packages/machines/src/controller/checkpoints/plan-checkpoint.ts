@@ -119,7 +119,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
  * then each writes the same version when it can.
  */
 function isOutOfStep(state: ControllerState, version: VersionKey, free: readonly Member[]): boolean {
-  if (state.step.step > state.plan.steps || state.ending || isLastLeaving(state)) return false;
+  if (state.step.step > state.plan.steps || state.ending || state.heldBack || isLastLeaving(state)) return false;
   const writing = membersOf(state, "checkpoint").filter(({ order }) => order?.kind === "checkpoint.save");
   const same = writing.filter(({ order }) => saveOf(order, version));
   return same.length < writing.length && !isEnough(state, state.step.step - 1, [...free, ...same]);
