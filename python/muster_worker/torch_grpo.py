@@ -137,7 +137,8 @@ class TorchGrpo(Worker):
 
     def stage(self, gradient, options):
         sums = self.pages.floats(gradient).to(self.place, copy=True)
-        norm = float(sums.double().square().sum().sqrt())
+        # Piece by piece: twice as wide, all of it may have no room beside the state.
+        norm = float(torch.stack([part.double().square().sum() for part in sums.split(1 << 24)]).sum().sqrt())
         if not norm < float("inf"):
             return None
         flat, first, second, updates = self.candidate

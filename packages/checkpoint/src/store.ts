@@ -122,9 +122,9 @@ export interface CheckpointStore {
   /**
    * Removes what interrupted saves and removals left behind, and sets of shards to which none was added, once older than the grace, which is to be
    * longer than any write. Saves do the same when they are durable, and when the disk is full. The age is by the disk's own clock: hosts that share
-   * it may have others. @returns Names of what it removed.
+   * it may have others. A folder whose newest checkpoint is of another job than `job` is left alone. @returns Names of what it removed.
    */
-  sweep(): Promise<readonly string[]>;
+  sweep(job?: string): Promise<readonly string[]>;
 }
 
 interface StoreState extends Listing {
@@ -167,7 +167,11 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
     supersede: (copies) => {
       state.superseded = copies;
     },
-    sweep: () => inTurn(() => sweep(state.place, options.graceMs)),
+    sweep: (job) =>
+      inTurn(async () => {
+        const [newest] = job === undefined ? [] : await listClaimed(state);
+        return newest && newest.job !== job ? [] : await sweep(state.place, options.graceMs);
+      }),
   };
 }
 

@@ -369,6 +369,16 @@ describe("sweep", () => {
     expect([...(await disk.fs.list(root))].sort()).toEqual([".git", "notes.txt"]);
   });
 
+  it("leaves a folder alone whose checkpoints are of another job", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    await store.save(contentOf(1), never);
+    await disk.fs.makeDirectory(`${root}/.tmp-step-00000009-v9-t1`);
+    disk.nowMs = 3_600_000;
+    expect(await store.sweep("another")).toEqual([]);
+    expect(await store.sweep(contentOf(1).job)).toEqual([".tmp-step-00000009-v9-t1"]);
+  });
+
   it("goes by the clock of the disk: a host whose own clock is hours ahead leaves what others are writing", async () => {
     const disk = await emptyDisk();
     const inHours = () => new Date(disk.nowMs + 5 * 3_600_000);

@@ -24,7 +24,8 @@ async function build({ run, environment }) {
   if (prebuilt) return await takePrebuilt(prebuilt, output);
   checkTools(environment);
   const script = join(native, "node_modules/cmake-js/bin/cmake-js");
-  const { code, tail } = await run(process.execPath, [script, "compile"], { cwd: native, env: environment });
+  const strict = `--CDMUSTER_WERROR=${environment.MUSTER_WERROR ?? "OFF"}`;
+  const { code, tail } = await run(process.execPath, [script, "compile", strict], { cwd: native, env: environment });
   if (code !== 0) {
     throw new SetupError("the native data plane did not compile", {
       fix: "see what the compiler said above; a compiler for C++20 is needed (g++ 11, clang 14 or newer)",

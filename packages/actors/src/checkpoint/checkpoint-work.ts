@@ -133,7 +133,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
 
   /** Has what writers and sealers left behind that died removed, beside the work. */
   #sweep(store: CheckpointStore): void {
-    store.sweep().catch((error: unknown) => {
+    store.sweep(this.#tools.identity.job).catch((error: unknown) => {
       const why = { error: messageOf(error) };
       this.#tools.environment.logger.warn(why, "what was left of unfinished checkpoints could not be removed");
     });
