@@ -12,7 +12,7 @@ export type { KeeperDoor, KeeperExit, KeeperGiven, StartOrder } from "./node/kee
 export { LastEnd } from "./node/last-end.ts";
 export { type NodeRoleOnOptions, nodeRoleOn } from "./node/node-work.ts";
 export { ShardedState } from "./policy/sharded-state.ts";
-export type { StateTools } from "./policy/trainer-state.ts";
+export { type StateTools, WholeState } from "./policy/trainer-state.ts";
 export { rankShards } from "./shards/rank-shards.ts";
 export { RankTrainer } from "./shards/rank-trainer.ts";
 export { collectShards, cutInto, regionsOf } from "./shards/sharded-sections.ts";

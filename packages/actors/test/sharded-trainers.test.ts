@@ -15,6 +15,7 @@ import {
   regionsOf,
   ShardedState,
   ticketOf,
+  WholeState,
 } from "../src/internal.ts";
 import { clock } from "./support/environment.ts";
 import { doors } from "./support/roles.ts";
@@ -276,6 +277,31 @@ describe("a checkpoint", () => {
     const replaced = { path: "/checkpoints/step-3", manifestDigests: ["another"] };
     await expect(other.state.load(replaced, signal)).rejects.toMatchObject({ code: "MUSTER_ERR_CHECKPOINT_REPLACED" });
     expect(other.ranks.map(({ live }) => live)).toEqual(before);
+  });
+});
+
+describe("a checkpoint of shards", () => {
+  it("is refused by a trainer of one process, which would take its optimizer for one of its own", async () => {
+    const { sections } = await published(await trainer("policy-0", cutOver(2), drawn(8)), "policy-0");
+    const kept = sections.map(({ name, digest, bytes }) => ({ name, digest, bytes: new Uint8Array(bytes) }));
+    const loadCheckpoint = async () => ({ info: { name: "step-3", manifestDigest: "m", sections }, sections: kept });
+    let restored = 0;
+    const engine = {
+      info: () => ({ weightsBytes: wholeBytes, optimizerBytes: 24 }),
+      restore: async () => void (restored += 1),
+    };
+    const identity = { job, id: "policy-1", incarnation: "policy-1-1" };
+    const environment = { clock, logger: silentLogger };
+    const table = await ownTable(doors, [], signal);
+    const alone = { ...doors, loadCheckpoint };
+    const tools = { doors: alone, engine, table, config, dataKey, identity, environment } as never;
+    const state = await WholeState.open(tools);
+    open.push(state);
+    await expect(state.load({ path: "/checkpoints/step-3" })).rejects.toMatchObject({
+      code: "MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS",
+      message: expect.stringMatching(/trainers of 1 processes .*its section weights is in shards; set processes/),
+    });
+    expect(restored).toBe(0);
   });
 });
 

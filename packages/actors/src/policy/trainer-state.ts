@@ -8,6 +8,7 @@ import type { Environment } from "../environment.ts";
 import { errors } from "../errors.ts";
 import { PartStores } from "../part-stores.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
+import { isOfShards } from "../shards/sharded-sections.ts";
 import type { OwnTable } from "../tables.ts";
 import { deltaOf, type Held, mapParts } from "../weights.ts";
 
@@ -126,6 +127,10 @@ export class WholeState implements TrainerState {
     const checkpoint = await withDeadline((late) => doors.loadCheckpoint(path, late), patience);
     const { name, manifestDigest } = checkpoint.info;
     if (!(manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
+    // Only the engine that wrote it knows what is in an optimizer of shards, and it has the size of any other.
+    for (const { name: section, digest } of checkpoint.sections)
+      if (isOfShards(digest))
+        throw errors.CheckpointOfOtherShards({ name, size: 1, reason: `its section ${section} is in shards` });
     const section = (name: string): Uint8Array =>
       checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
     await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));

@@ -33,6 +33,12 @@ export function partBytesOf(cut: RankCut): readonly number[] {
   });
 }
 
+/** What the digest of a list of shards begins with: that of a section as one piece is never taken for it. */
+const listPrefix = "shards:";
+
+/** True for the digest of a section that lies in shards: its bytes are in the order of these. Pure. */
+export const isOfShards = (digest: string): boolean => digest.startsWith(listPrefix);
+
 /** Names a section by its shards. */
 export async function sectionOfShards(
   doors: Pick<Doors, "digests">,
@@ -41,7 +47,7 @@ export async function sectionOfShards(
 ): Promise<Section> {
   const list = [name, bytes, shards.map((shard) => [shard.bytes, shard.digest])];
   const [digest = ""] = await doors.digests([new TextEncoder().encode(JSON.stringify(list))], signal);
-  return { name, bytes, digest, shards };
+  return { name, bytes, digest: `${listPrefix}${digest}`, shards };
 }
 
 /** The shards of a section, when their list has the section's digest. @throws MUSTER_ERR_SHARDS_DIFFER */
