@@ -92,6 +92,7 @@ async function trainer(
   cut: RankCut,
   weights: Uint8Array,
   doorsOf: (rank: number) => Doors = () => doors,
+  given: (answers: string[]) => string[] = (answers) => answers,
 ): Promise<Trainer> {
   const size = cut.tp * cut.pp;
   const ranks = Array.from(
@@ -99,8 +100,8 @@ async function trainer(
     (_, rank) => new Rank({ replica, rank, cut, weights, doors: doorsOf(rank) }),
   );
   open.push(...ranks.map(({ training }) => training));
-  const performAll: PolicyEngine["performAll"] = (ticket, aborted) =>
-    Promise.all(ranks.map(({ training }) => training.perform(ticket, aborted)));
+  const performAll: PolicyEngine["performAll"] = async (ticket, aborted) =>
+    given(await Promise.all(ranks.map(({ training }) => training.perform(ticket, aborted))));
   const engine = { info: () => ({ kind: "ranks", weightsBytes: wholeBytes, gradientElements: 4 }), performAll };
   const [first] = ranks;
   if (!first) throw new Error("a trainer has ranks");
@@ -288,7 +289,9 @@ describe("a checkpoint of shards", () => {
     let restored = 0;
     const engine = {
       info: () => ({ weightsBytes: wholeBytes, optimizerBytes: 24 }),
-      restore: async () => void (restored += 1),
+      restore: async () => {
+        restored += 1;
+      },
     };
     const identity = { job, id: "policy-1", incarnation: "policy-1-1" };
     const environment = { clock, logger: silentLogger };
@@ -314,6 +317,28 @@ describe("what ranks are told and answer", () => {
     const { ranks } = await trainer("policy-0", cutOver(2), drawn(1));
     const answer = JSON.parse((await ranks[0]?.training.perform(ticket, signal)) ?? "");
     expect(answer.failed.code).toBe("MUSTER_ERR_RANK_TICKET");
+  });
+
+  it.each<[string, (answers: string[], before: string[]) => string[], RegExp]>([
+    ["of another rank", ([one = "", two = ""]) => [two, one], /what rank 0 answered is refused \(it is of rank 1\)/],
+    ["of an earlier ticket", ([one = ""], [, two = ""]) => [one, two], /rank 1 .*it is the answer to another ticket/],
+    [
+      "of another build of the engine",
+      ([one = "", two = ""]) => [one, two.replace(doors.engineBuild, "another")],
+      /rank 1 .*it has engine build another, and rank 0 has /,
+    ],
+  ])("is refused when an answer is %s: its shard would be taken for one of this order", async (_, mangle, reason) => {
+    let before: string[] | null = null;
+    const given = (answers: string[]): string[] => {
+      const answered = before ? mangle(answers, before) : answers;
+      before = answers;
+      return answered;
+    };
+    const { state } = await trainer("policy-0", cutOver(2), drawn(1), () => doors, given);
+    await expect(state.publish(id, ["serving", "training"])).rejects.toMatchObject({
+      code: "MUSTER_ERR_RANK_ANSWER",
+      message: expect.stringMatching(reason),
+    });
   });
 
   it("is an error that names the rank when the engine gives another shard than it attached", async () => {

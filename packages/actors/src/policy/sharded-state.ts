@@ -1,4 +1,5 @@
 /** The training state of a trainer of several processes, each of which has a shard: rank 0 says what all do, and puts together what they answer. */
+import { randomUUID } from "node:crypto";
 import type { GradientMesh, ReduceOptions, ShardWindow } from "@muster/collectives";
 import type { PolicyEngine } from "@muster/engine";
 import { type Body, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
@@ -102,13 +103,15 @@ export class ShardedState implements TrainerState {
   }
 
   async #all(ticket: RankTicket, signal = never): Promise<readonly RankDone[]> {
-    const answers = await soon(this.#performAll(writeRankTicket(ticket), signal), signal);
+    const order = randomUUID();
+    const answers = await soon(this.#performAll(writeRankTicket({ order, ticket }), signal), signal);
     if (answers.length !== this.#size)
       throw errors.RankAnswer({
         rank: answers.length,
         reason: `there are ${answers.length} answers of ${this.#size} ranks`,
       });
-    return answers.map(readAnswer);
+    const build = this.#tools.doors.engineBuild;
+    return answers.map((answer, rank) => readAnswer(answer, { order, rank, build }));
   }
 
   /** The sections of some parts, each named by the shards of all ranks. */

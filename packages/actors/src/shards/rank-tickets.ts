@@ -72,27 +72,47 @@ const failedSchema = z.strictObject({
   params: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
 });
 
-const answerSchema = z.union([z.strictObject({ done: doneSchema }), z.strictObject({ failed: failedSchema })]);
+const orderSchema = z.string().max(64);
+const handedSchema = z.strictObject({ order: orderSchema, ticket: ticketSchema });
+
+/** `order` is that of the ticket that is answered; empty where it could not be read. `build` is that of the rank's engine. */
+const fromSchema = { order: orderSchema, rank: count, build: z.string().max(128) };
+const answerSchema = z.union([
+  z.strictObject({ ...fromSchema, done: doneSchema }),
+  z.strictObject({ ...fromSchema, failed: failedSchema }),
+]);
+
+/** Who answers which ticket. */
+type From = Pick<z.infer<typeof answerSchema>, keyof typeof fromSchema>;
+
+/** A ticket, and the order that it is of: an answer to another one, as of a life before, does not count. */
+export type Handed = z.infer<typeof handedSchema>;
 
 /** Writes a ticket. Pure. */
-export const writeRankTicket = (ticket: RankTicket): string => JSON.stringify(ticket);
+export const writeRankTicket = (handed: Handed): string => JSON.stringify(handed);
 
-/** Reads a ticket. @throws MUSTER_ERR_SHARD_TICKET */
-export function readRankTicket(text: string): RankTicket {
-  return read(ticketSchema, text, (reason) => errors.RankTicket({ reason }));
+/** Reads a ticket. @throws MUSTER_ERR_RANK_TICKET */
+export function readRankTicket(text: string): Handed {
+  return read(handedSchema, text, (reason) => errors.RankTicket({ reason }));
 }
 
 /** Writes what came of a ticket. Pure. */
-export function writeAnswer(outcome: { readonly done: RankDone } | { readonly failed: unknown }): string {
-  if ("done" in outcome) return JSON.stringify(outcome);
+export function writeAnswer(from: From, outcome: { readonly done: RankDone } | { readonly failed: unknown }): string {
+  if ("done" in outcome) return JSON.stringify({ ...from, ...outcome });
   const { failed: error } = outcome;
   const { code, params } = error instanceof MusterError ? error : { code: "", params: {} };
-  return JSON.stringify({ failed: { code, message: messageOf(error).slice(0, 8_000), params } });
+  return JSON.stringify({ ...from, failed: { code, message: messageOf(error).slice(0, 8_000), params } });
 }
 
-/** Reads an answer. @throws what the rank failed with, as it would here; MUSTER_ERR_RANK_ANSWER */
-export function readAnswer(text: string, rank: number): RankDone {
-  const answer = read(answerSchema, text, (reason) => errors.RankAnswer({ rank, reason }));
+/** Reads the answer of a rank. @throws what the rank failed with, as it would here; MUSTER_ERR_RANK_ANSWER */
+export function readAnswer(text: string, wanted: From): RankDone {
+  const { rank } = wanted;
+  const refused = (reason: string): Error => errors.RankAnswer({ rank, reason });
+  const answer = read(answerSchema, text, refused);
+  if (answer.rank !== rank) throw refused(`it is of rank ${answer.rank}`);
+  if (answer.build !== wanted.build)
+    throw refused(`it has engine build ${answer.build}, and rank 0 has ${wanted.build}`);
+  if (answer.order !== wanted.order && answer.order !== "") throw refused("it is the answer to another ticket");
   if ("done" in answer) return answer.done;
   const { code, message, params } = answer.failed;
   if (code === "") throw new Error(`rank ${rank}: ${message}`);

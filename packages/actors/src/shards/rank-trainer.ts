@@ -27,7 +27,7 @@ type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D
 
 /** Which process of which trainer, and what it stands on. */
 export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
-  readonly doors: Pick<Doors, "pull" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpoint">;
+  readonly doors: Pick<Doors, "pull" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpoint" | "engineBuild">;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly replica: string;
@@ -74,10 +74,14 @@ export class RankTrainer implements RankTraining {
   }
 
   async perform(text: string, signal: AbortSignal): Promise<string> {
+    const { doors, rank } = this.#options;
+    const from = { order: "", rank, build: doors.engineBuild };
     try {
-      return writeAnswer({ done: await this.#do(readRankTicket(text), signal) });
+      const { order, ticket } = readRankTicket(text);
+      from.order = order;
+      return writeAnswer(from, { done: await this.#do(ticket, signal) });
     } catch (failed) {
-      return writeAnswer({ failed });
+      return writeAnswer(from, { failed });
     }
   }
 
