@@ -4,7 +4,7 @@ import type { PolicyEngine, RankCut } from "@muster/engine";
 import { readGradient, writeGradient } from "@muster/engine/internal";
 import type { Holder, JobConfig, Section } from "@muster/protocol";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Doors } from "../src/index.ts";
 import {
   collectShards,
@@ -54,6 +54,15 @@ function drawn(seed: number): Uint8Array<ArrayBuffer> {
   return Uint8Array.from({ length: wholeBytes }, () => random.below(256));
 }
 
+/** Something to wait for. */
+function gate(): { readonly passed: Promise<void>; open(): void } {
+  let open = (): void => {};
+  const passed = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { passed, open: () => open() };
+}
+
 /** One process of a trainer, with its shard and nothing else. */
 class Rank {
   readonly training: RankTrainer;
@@ -86,7 +95,7 @@ interface Trainer {
   readonly ranks: readonly Rank[];
 }
 
-/** A trainer of several processes, all in this one; `doorsOf` gives each rank its own. */
+/** A trainer of several processes, all in this one, of which only rank 0 hears that something was given up; `doorsOf` gives each rank its own. */
 async function trainer(
   replica: string,
   cut: RankCut,
@@ -101,7 +110,9 @@ async function trainer(
   );
   open.push(...ranks.map(({ training }) => training));
   const performAll: PolicyEngine["performAll"] = async (ticket, aborted) =>
-    given(await Promise.all(ranks.map(({ training }) => training.perform(ticket, aborted))));
+    given(
+      await Promise.all(ranks.map(({ training }, rank) => training.perform(ticket, rank === 0 ? aborted : signal))),
+    );
   const engine = { info: () => ({ kind: "ranks", weightsBytes: wholeBytes, gradientElements: 4 }), performAll };
   const [first] = ranks;
   if (!first) throw new Error("a trainer has ranks");
@@ -191,6 +202,40 @@ describe("a trainer that joins", () => {
     const joiner = await trainer("policy-2", cutOver(2), drawn(6));
     const holders = [...first.holders, ...second.holders];
     await joiner.state.pull({ ...id, sections: first.sections, holders }, signal);
+    expect(joiner.ranks.map(({ live }) => live)).toEqual(held.ranks.map(({ live }) => live));
+  });
+
+  it("takes what was ordered last, also when a rank gets its shard of an order that was given up in between", async () => {
+    const held = await trainer("policy-0", cutOver(2), drawn(5));
+    const { sections, holders } = await published(held, "policy-0");
+    const late = gate();
+    const lateIsOver = gate();
+    const pulls = [0, 0];
+    // Rank 1 gets its first shard once it has all of the second order, and rank 0 the latter after that.
+    const pullOf =
+      (rank: number): Doors["pull"] =>
+      async (options) => {
+        const turn = pulls[rank] ?? 0;
+        pulls[rank] = turn + 1;
+        if (rank === 1 && turn === 0) await late.passed;
+        if (rank === 0 && turn >= 2) await lateIsOver.passed;
+        const pulled = await doors.pull(options);
+        if (rank === 1 && turn === 2) late.open();
+        return pulled;
+      };
+    let tickets = 0;
+    const given = (answers: string[]): string[] => {
+      tickets += 1;
+      if (tickets === 2) lateIsOver.open();
+      return answers;
+    };
+    const joiner = await trainer("policy-1", cutOver(2), drawn(6), (rank) => ({ ...doors, pull: pullOf(rank) }), given);
+    const givenUp = new AbortController();
+    const first = joiner.state.pull({ ...id, sections, holders }, givenUp.signal);
+    await vi.waitFor(() => expect(pulls).toEqual([2, 1]));
+    givenUp.abort(new Error("given up"));
+    await expect(first).rejects.toThrow("given up");
+    await joiner.state.pull({ ...id, sections, holders }, signal);
     expect(joiner.ranks.map(({ live }) => live)).toEqual(held.ranks.map(({ live }) => live));
   });
 

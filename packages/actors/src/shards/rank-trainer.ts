@@ -51,6 +51,8 @@ export class RankTrainer implements RankTraining {
   #leave = new AbortController();
   /** What was pulled or loaded, beside the live state, until all ranks have theirs. */
   #taken: { readonly order: number; readonly state: StateSections } | null = null;
+  /** Ends what is being taken when another state is wanted: not every engine hands on that it was given up. */
+  #taking = new AbortController();
   /** Of the mesh that forms or stands. */
   #epoch: number | null = null;
   /** Of the weights: rank 0 publishes it for all. */
@@ -108,6 +110,7 @@ export class RankTrainer implements RankTraining {
 
   async close(): Promise<void> {
     this.#part("closing");
+    this.#taking.abort(new Error("closing"));
     const stores = await this.#stores?.catch(() => null);
     await stores?.close();
   }
@@ -196,8 +199,17 @@ export class RankTrainer implements RankTraining {
     return sectionNames.map((name, i) => ({ name, bytes: state[name].byteLength, digest: digests[i] ?? "" }));
   }
 
+  /** What was wanted before may come late, and must not take the place of what is wanted now. */
+  #takeInstead(asked: AbortSignal): AbortSignal {
+    this.#taking.abort(new Error("another state is wanted"));
+    this.#taking = new AbortController();
+    this.#taken = null;
+    return AbortSignal.any([asked, this.#taking.signal]);
+  }
+
   /** Every rank takes what it had of the version: the same rank of another trainer has just that. */
-  async #pull(ticket: TicketOf<"pull">, signal: AbortSignal): Promise<RankDone> {
+  async #pull(ticket: TicketOf<"pull">, asking: AbortSignal): Promise<RankDone> {
+    const signal = this.#takeInstead(asking);
     const { doors, rank, cut, job, dataKey, config } = this.#options;
     const { lineage, version, holders } = ticket;
     const taken = { weights: new Uint8Array(), optimizer: new Uint8Array() };
@@ -211,6 +223,7 @@ export class RankTrainer implements RankTraining {
       await doors.pull({ ...asked, into: { [section.name]: into }, signal });
       taken[section.name] = into;
     }
+    signal.throwIfAborted();
     this.#taken = { order: ticket.order, state: this.#checked(taken) };
     return nothing;
   }
@@ -224,13 +237,15 @@ export class RankTrainer implements RankTraining {
     return nothing;
   }
 
-  async #load({ order, path, manifests, optimizer }: TicketOf<"load">, signal: AbortSignal): Promise<RankDone> {
+  async #load({ order, path, manifests, optimizer }: TicketOf<"load">, asking: AbortSignal): Promise<RankDone> {
+    const signal = this.#takeInstead(asking);
     const { doors, rank, cut, config, clock } = this.#options;
     const load = (late: AbortSignal) =>
       loadState(doors, { path, manifests }, { plan: regionsOf(null, cut, rank), optimizer, rank, signal: late });
     const patience = { what: `reading ${path}`, timeoutMs: config.timing.checkpointMs, clock };
     const { state, written } = await withDeadline((late) => load(AbortSignal.any([late, signal])), patience);
     const sections = await this.#digests(state, signal);
+    signal.throwIfAborted();
     this.#taken = { order, state };
     return { ...nothing, sections, written };
   }
