@@ -4,6 +4,8 @@ import { describe, expect, it } from "vitest";
 import { embeddedAdapter, embeddedEngines } from "../src/embedded/index.ts";
 import { type EngineAdapter, EngineRegistry, formatDifference, type RankTensor } from "../src/index.ts";
 
+import { shardProblems } from "../src/registry/shard-problems.ts";
+
 const needs = needsOfTask(taskOf("dates"));
 const shape = { hidden: 64, layers: 2, heads: 4, kv_heads: 4, ffn: 128, tied: true };
 
@@ -293,6 +295,22 @@ describe("a trainer whose processes each have a shard", () => {
     const sampler = new EngineRegistry([["embedded", embeddedAdapter]]);
     expect(sampler.rankCutOf("policy", config, needs)).toBeNull();
     expect(sampler.rankCutOf("policy", job({ engine }, 1), needs)).toBeNull();
+  });
+
+  it("is compared with its samplers in one pass: a model of 200,000 tensors takes no minutes", () => {
+    let reads = 0;
+    const cut = {
+      ...{ tp: 2, pp: 1 },
+      tensors: Array.from({ length: 500 }, (_, i) => ({
+        get name() {
+          reads += 1;
+          return `t${i}`;
+        },
+        ...{ shape: [4], elementBytes: 2, partition: 0, layer: 0 },
+      })),
+    };
+    expect(shardProblems(job(), { trainer: cut, sampler: cut, knowsTrainers: true })).toEqual([]);
+    expect(reads).toBeLessThanOrEqual(4 * cut.tensors.length);
   });
 
   it("is refused with samplers that cut a tensor along another dimension", () => {

@@ -60,8 +60,9 @@ export function shardProblems(config: JobConfig, { trainer, sampler, knowsTraine
 
 /** A tensor that trainers and samplers cut differently: regions are planned along one dimension. */
 function oddTensor(trainer: RankCut, sampler: RankCut): string | null {
+  const others = new Map(sampler.tensors.map((tensor) => [tensor.name, tensor]));
   for (const { name, partition, layer } of trainer.tensors) {
-    const other = sampler.tensors.find((tensor) => tensor.name === name);
+    const other = others.get(name);
     if (other && other.partition !== partition)
       return `tensor ${name} is cut along dimension ${partition} by trainers and ${other.partition} by samplers`;
     if (other && other.layer !== layer)
