@@ -5,7 +5,7 @@ import { readGradient, writeGradient } from "@muster/engine/internal";
 import type { Holder, JobConfig, Section } from "@muster/protocol";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Doors } from "../src/index.ts";
+import { type Doors, openRankProgram } from "../src/index.ts";
 import {
   collectShards,
   cutInto,
@@ -17,6 +17,7 @@ import {
   ticketOf,
   WholeState,
 } from "../src/internal.ts";
+import { writeRankConfig } from "../src/node/rank-config.ts";
 import { clock } from "./support/environment.ts";
 import { doors } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
@@ -350,6 +351,41 @@ describe("a checkpoint of shards", () => {
       message: expect.stringMatching(/trainers of 1 processes .*its section weights is in shards; set processes/),
     });
     expect(restored).toBe(0);
+  });
+});
+
+describe("a process that is not rank 0", () => {
+  it("ends the program of its engine as the object that it is", async () => {
+    class Program {
+      readonly ended = new Promise<void>(() => {});
+      readonly #ends = { closed: 0 };
+      async close(): Promise<void> {
+        this.#ends.closed += 1;
+      }
+      get closed(): number {
+        return this.#ends.closed;
+      }
+    }
+    const own = new Program();
+    writeRankConfig(directory.path, { config, dataKey });
+    const engines = {
+      rankCutOf: () => cutOver(2),
+      of: () => ({ build: () => "b" }),
+      openRank: async () => own,
+    } as never;
+    const rank = { replica: "policy-0", rank: 1 } as never;
+    const given = {
+      job,
+      directory: directory.path,
+      engines,
+      role: "policy",
+      rank,
+      clock,
+      logger: silentLogger,
+    } as const;
+    const program = await openRankProgram(given);
+    await program.close();
+    expect(own.closed).toBe(1);
   });
 });
 

@@ -40,6 +40,6 @@ export async function openRankProgram(options: RankProgramOptions): Promise<Rank
 }
 
 /** A process that ends gives its sockets and memory back, too. */
-function closingWith({ ended, close }: RankProgram, training: RankTrainer): RankProgram {
-  return { ended: ended.finally(() => training.close()), close };
+function closingWith(program: RankProgram, training: RankTrainer): RankProgram {
+  return { ended: program.ended.finally(() => training.close()), close: () => program.close() };
 }
