@@ -280,6 +280,18 @@ describe("gradients of ranks", () => {
     for (const mesh of meshes) mesh.close();
   });
 
+  it("have memory that stays until the next epoch: an engine may still write when its epoch is given up", async () => {
+    const { state, ranks } = await trainer("policy-0", cutOver(2), drawn(1));
+    const alone = (epoch: number) => ({ epoch, members: meeting.members.slice(0, 1) });
+    const mesh = await state.openMesh(alone(4), signal);
+    const [window] = ranks[1]?.training.gradient(0).windows() ?? [];
+    mesh.abort("given up");
+    expect(window?.values.length).toBe(5);
+    await expect(mesh.reduce({ op: 1, written: [], deadlineMs: 5_000, signal })).rejects.toThrow();
+    (await state.openMesh(alone(5), signal)).close();
+    expect(window?.values.length).toBe(0);
+  });
+
   it("end when the other trainer goes", async () => {
     const both = [await trainer("policy-0", cutOver(2), drawn(1)), await trainer("policy-1", cutOver(2), drawn(1))];
     const [mesh] = await Promise.all(both.map(({ state }) => state.openMesh(meeting, signal)));

@@ -139,7 +139,7 @@ export class RankTrainer implements RankTraining {
       case "reduce":
         return await this.#reduce(ticket, signal);
       case "leave":
-        if (ticket.epoch === this.#epoch) this.#part(ticket.reason);
+        if (ticket.epoch === this.#epoch) this.#leaveMesh(ticket.reason);
         return nothing;
     }
   }
@@ -285,10 +285,15 @@ export class RankTrainer implements RankTraining {
     return nothing;
   }
 
-  #part(reason: string): void {
+  /** The engine may still write a gradient: its memory stays until the engine is told of another epoch. */
+  #leaveMesh(reason: string): void {
     this.#leave.abort(new Error(reason));
     this.#leave = new AbortController();
     this.#mesh?.abort(reason);
+  }
+
+  #part(reason: string): void {
+    this.#leaveMesh(reason);
     this.#mesh?.close();
     this.#mesh = null;
   }
