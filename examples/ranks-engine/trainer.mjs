@@ -42,9 +42,9 @@ export function shardOf(training, { eagerness }) {
       candidate = { weights: live.weights.slice(), optimizer: live.optimizer.slice() };
     },
     /** The gradient of its rows goes to where Muster sums it with those of the same rank of other trainers. */
-    learn({ samples, options, shard }) {
+    learn({ samples, options, shard, epoch }) {
       const { gradient, stats } = learn(samples, options, need().weights, start);
-      for (const { from, values } of training.gradient(shard).windows())
+      for (const { from, values } of training.gradient(shard, epoch).windows())
         values.set(gradient.subarray(from, from + values.length));
       return stats;
     },
@@ -98,7 +98,7 @@ export async function trainTogether(options, { rank, training, needs, describe, 
       throw new Error("each rank restores its own shard");
     },
     begin: () => tell("begin"),
-    async accumulate(samples, { normalizer, clipLow, clipHigh, temperature, shard, signal }) {
+    async accumulate(samples, { normalizer, clipLow, clipHigh, temperature, shard, epoch, signal }) {
       signal.throwIfAborted();
       const plain = samples.map(({ tokens, promptLength, logprobs: drawn, advantage, lossMask }) => ({
         ...{ tokens: [...tokens], promptLength, logprobs: [...drawn], advantage },
@@ -108,6 +108,7 @@ export async function trainTogether(options, { rank, training, needs, describe, 
         samples: plain,
         options: { normalizer, clipLow, clipHigh, temperature },
         shard,
+        epoch,
       });
       const sum = (figure) => parts.reduce((total, part) => total + part[figure], 0);
       return Object.fromEntries(

@@ -263,7 +263,7 @@ describe("gradients of ranks", () => {
     const shards = config.batch.microShards;
     for (let shard = 0; shard < shards; shard++)
       for (const [rank, { training }] of (both[shard % 2]?.ranks ?? []).entries())
-        writeGradient(training.gradient(shard), new Float32Array(4 + rank).fill(10 ** rank * (shard + 1)));
+        writeGradient(training.gradient(shard, 4), new Float32Array(4 + rank).fill(10 ** rank * (shard + 1)));
     const indices = Array.from({ length: shards }, (_, shard) => shard);
     await Promise.all(
       meshes.map((mesh, place) =>
@@ -284,12 +284,15 @@ describe("gradients of ranks", () => {
     const { state, ranks } = await trainer("policy-0", cutOver(2), drawn(1));
     const alone = (epoch: number) => ({ epoch, members: meeting.members.slice(0, 1) });
     const mesh = await state.openMesh(alone(4), signal);
-    const [window] = ranks[1]?.training.gradient(0).windows() ?? [];
+    const [window] = ranks[1]?.training.gradient(0, 4).windows() ?? [];
     mesh.abort("given up");
     expect(window?.values.length).toBe(5);
     await expect(mesh.reduce({ op: 1, written: [], deadlineMs: 5_000, signal })).rejects.toThrow();
-    (await state.openMesh(alone(5), signal)).close();
+    const next = await state.openMesh(alone(5), signal);
     expect(window?.values.length).toBe(0);
+    expect(() => ranks[1]?.training.gradient(0, 4), "which was computed for an epoch that is over").toThrow(/epoch 4/);
+    expect(ranks[1]?.training.gradient(0, 5).elements).toBe(5);
+    next.close();
   });
 
   it("end when the other trainer goes", async () => {

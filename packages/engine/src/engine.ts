@@ -198,6 +198,8 @@ export interface AccumulateOptions {
   readonly temperature: number;
   /** Number of the micro-shard, by which the other processes of a trainer find their memory for it: `gradient` of their `RankTraining`. */
   readonly shard?: number;
+  /** Of the mesh that sums it; `gradient` of the other processes wants it back. */
+  readonly epoch?: number;
   /** Receives the gradient; `gradientElements` long. What was there is overwritten. */
   readonly out: GradientMemory;
   readonly signal: AbortSignal;

@@ -110,7 +110,7 @@ async function runMinibatch(
       ...config.loss,
       ...(config.training && { loss: lossOf(config.training) }),
       temperature: config.sampling.temperature,
-      shard: index,
+      ...{ shard: index, epoch: mesh.epoch },
       out: gradientIn((window) => mesh.shard(index, window)),
       signal,
     });

@@ -87,8 +87,9 @@ export class RankTrainer implements RankTraining {
     }
   }
 
-  gradient(shard: number): GradientMemory {
+  gradient(shard: number, epoch: number): GradientMemory {
     const mesh = this.#meshNow();
+    if (epoch !== this.#epoch) throw errors.ActorNotOpen({ what: `a gradient of epoch ${epoch}` });
     return gradientThrough(this.#attached().gradientElements, (window) => mesh.shard(shard, window));
   }
 

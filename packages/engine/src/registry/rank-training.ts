@@ -25,8 +25,12 @@ export interface RankTraining {
    * @returns What rank 0 gives back to Muster as it is. A failure is in there, too.
    */
   perform(ticket: string, signal: AbortSignal): Promise<string>;
-  /** This rank's part of the gradient of a micro-shard, to write; see `shard` of `AccumulateOptions`. */
-  gradient(shard: number): GradientMemory;
+  /**
+   * This rank's part of the gradient of a micro-shard, to write; see `shard` and `epoch` of `AccumulateOptions`.
+   *
+   * @throws MUSTER_ERR_ACTOR_NOT_OPEN for another epoch than the one at work: who computed for one that was given up has nothing to write.
+   */
+  gradient(shard: number, epoch: number): GradientMemory;
   /** This rank's part of the summed gradient, once `stage` was called. */
   sum(): GradientMemory;
 }
