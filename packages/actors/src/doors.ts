@@ -127,7 +127,7 @@ export const hostDoors = (
   },
   // A sampler that no node started is alone, and takes all of a version.
   rankCut: (config) => (rank ? engines.rankCutOf("rollout", config, needsOfJob(config)) : null),
-  trainerCut: (config) => engines.rankCutOf("policy", config, needsOfJob(config)),
+  trainerCut: trainerCutsOf(engines),
   model: (config, role = "policy") => ({
     ...engines.describe(role, config.engine, needsOfJob(config)),
     build: engines.of(config.engine[role].adapter).build(),
@@ -156,6 +156,16 @@ export const hostDoors = (
   checkpointStore: openCheckpointStore,
   loadCheckpoint: (path, signal) => loadCheckpoint(path, signal ? { signal } : {}),
 });
+
+/** Asked for with every version, and the same for the whole life of a replica: of a model of many tensors it takes seconds to work out. */
+function trainerCutsOf(engines: EngineRegistry): Doors["trainerCut"] {
+  const known = new WeakMap<JobConfig, RankCut | null>();
+  return (config) => {
+    const cut = known.get(config) ?? engines.rankCutOf("policy", config, needsOfJob(config));
+    known.set(config, cut);
+    return cut;
+  };
+}
 
 /** How the agents of a job are opened: their doors are in a package that this one does not know. */
 export type OpenAgents = (agent: AgentOptions, logger: Logger) => Promise<GenerateFunction>;

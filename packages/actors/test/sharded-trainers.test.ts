@@ -155,6 +155,22 @@ describe("a version of shards", () => {
     expect([...(bytes.optimizer ?? [])]).toEqual(shards.flat());
   });
 
+  it("is collected by a way that is planned once, and not for each version", async () => {
+    const { sections, holders } = await published(await trainer("policy-0", cutOver(2), drawn(18)), "policy-0");
+    const { tp, pp, tensors } = cutOver(2);
+    let plans = 0;
+    const cut: RankCut = {
+      ...{ tp, pp },
+      get tensors() {
+        plans += 1;
+        return tensors;
+      },
+    };
+    for (let version = 0; version < 3; version++)
+      await collectShards(puller(), { ...id, sections, holders }, { cut, signal });
+    expect(plans).toBe(1);
+  });
+
   it("is voted on by the digests of all its shards", async () => {
     const [one, same] = [
       await trainer("policy-0", cutOver(2), drawn(1)),

@@ -21,7 +21,7 @@ import { deltaOf, type Puller, pullOf } from "../weights.ts";
 import { loadState } from "./load-state.ts";
 import { shardTensorsOf } from "./rank-shards.ts";
 import { type RankDone, type RankTicket, readRankTicket, writeAnswer } from "./rank-tickets.ts";
-import { partBytesOf, regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
+import { regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
 
 type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D }>;
 
@@ -62,8 +62,9 @@ export class RankTrainer implements RankTraining {
     const { cut, rank, replica } = options;
     this.#options = options;
     this.#member = processNameOf(replica, rank);
-    this.bytes = partBytesOf(cut)[rank] ?? 0;
     this.tensors = shardTensorsOf(cut, rank);
+    const last = this.tensors.at(-1);
+    this.bytes = last ? last.offsetBytes + last.sizeBytes : 0;
   }
 
   attach(state: RankState): void {

@@ -92,11 +92,15 @@ export function regionsOf(from: RankCut | null, to: RankCut, rank: number): Rank
   return plan;
 }
 
+/** Of the cuts that were asked for: the way is the same for every version. */
+const wholePlans = new WeakMap<RankCut, readonly RankPlan[]>();
+
 /** The way of a section from the shards of trainers to one process. Of an optimizer only its engine knows what is in it: shard follows shard. Pure. */
 function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
   if (name === "weights") {
-    const [plan] = planReshard(cut.tensors, layoutOf(cut), wholeLayout);
+    const [plan] = wholePlans.get(cut) ?? planReshard(cut.tensors, layoutOf(cut), wholeLayout);
     invariant(plan, "one process is one rank");
+    wholePlans.set(cut, [plan]);
     return plan;
   }
   let end = 0;

@@ -11,7 +11,7 @@ export interface RankState extends Pick<PolicyEngine, "state" | "candidate" | "r
   readonly gradientElements: number;
 }
 
-/** What a rank of a trainer stands on, rank 0 too. No process has more than its shard of anything. */
+/** What a rank of a trainer stands on, rank 0 too. No process has more than its shard of anything, but while it reads a checkpoint. */
 export interface RankTraining {
   /** Size of its shard of the weights. What lies between its tensors is zero. */
   readonly bytes: number;
