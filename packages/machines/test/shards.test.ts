@@ -1,5 +1,5 @@
 /** One checkpoint that several actors write together: who writes what, what counts when, and what becomes of the work of those who die. */
-import type { Body } from "@muster/protocol";
+import { type Body, flawOf } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
 import { pinsOf } from "../src/controller/checkpoints/fallback.ts";
@@ -90,6 +90,14 @@ class Job {
     return this.state.checkpoints.saved?.step;
   }
 }
+
+it("is ordered from no more trainers than an order has room for", () => {
+  const trainers = Array.from({ length: 70 }, (_, i) => `p${i}`);
+  const state = working({ plan, version: 4, members: [...trainers, "r0", "c0", "c1", "c2"] });
+  const { bodies } = new Job({ ...state, checkpoints: { ...state.checkpoints, wantedStep: 4 } });
+  expect(bodies.length).toBeGreaterThan(0);
+  for (const body of bodies) expect(flawOf("checkpoint.save", body)).toBeNull();
+});
 
 describe("a checkpoint in three shards", () => {
   it("is written by three, sealed by one once all have written, and counts only then", () => {

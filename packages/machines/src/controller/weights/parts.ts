@@ -20,10 +20,13 @@ export function trainersServing(state: ControllerState): readonly Member[] {
 /** Most processes whose addresses one order names: it must fit into a message. */
 const ranksNamedMax = 1_024;
 
+/** Most sources in one order, whatever they are. */
+const sourcesNamedMax = 64;
+
 /** As many of the first sources as an order has room for, one at least. Pure. */
 function bounded(sources: readonly Member[]): readonly Member[] {
   const ranks = sources.reduce((most, member) => Math.max(most, member.ranks?.length ?? 0), 0);
-  return ranks === 0 ? sources : sources.slice(0, Math.max(1, Math.floor(ranksNamedMax / ranks)));
+  return sources.slice(0, Math.max(1, Math.min(sourcesNamedMax, Math.floor(ranksNamedMax / Math.max(1, ranks)))));
 }
 
 /** Members as an order names them to who reads `serving` alone. Pure. */
