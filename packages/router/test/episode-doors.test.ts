@@ -167,6 +167,20 @@ test.each(apis)(
   },
 );
 
+test("a character of several tokens, and a stop text that goes on with one, are said once they are whole", async () => {
+  const bytes: SamplerTokenizer = {
+    ...{ stopTokenIds: [0], encode: (text) => Int32Array.from(Buffer.from(text)) },
+    decode: (ids) => Buffer.from(Array.from(ids).filter((id) => id !== 0)).toString(),
+  };
+  const latin = (text: string): string => Buffer.from(text).toString("latin1");
+  const { stream, ask } = await begun([latin("ü🙂 né!")], bytes);
+  const request = { model: "m", max_tokens: 150, messages: [said], stop_sequences: ["né"] };
+  const all = await (await stream("messages", request)).text();
+  const texts = [...all.matchAll(/"text_delta","text":"([^"]*)"/g)].map(([, text]) => text);
+  expect([texts.join(""), all.includes("message_stop")]).toEqual(["ü🙂 ", true]);
+  expect(await ask("messages", request)).toMatchObject({ content: [{ text: "ü🙂 " }], stop_sequence: "né" });
+});
+
 test("a stop text ends an answer, and the trajectory has the tokens up to it: those that the next turn goes on from", async () => {
   const { episode, ask, asked } = await begun(["think Obs: I made that up", "ok"]);
   const request = { model: "m", max_tokens: 150, messages: [said], stop_sequences: ["Obs"] };

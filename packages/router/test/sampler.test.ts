@@ -60,10 +60,10 @@ class SlowEngine implements SamplerEngine {
   }
 }
 
-async function serve(engine = new SlowEngine()) {
+async function serve(engine = new SlowEngine(), opened = tokenizer) {
   const server = await startSamplerServer({ host: "127.0.0.1", port: 0, token: null, logger: silentLogger });
   onTestFinished(() => server.close());
-  server.open(engine, tokenizer);
+  server.open(engine, opened);
   const ask = (path: string, body: unknown) =>
     fetch(`${server.url}${path}`, {
       method: "POST",
@@ -241,4 +241,19 @@ test("a stop text ends a response where it stands, in every form of answer, and 
   expect(choices.map(({ delta }) => delta.content).join("")).toBe(before);
   expect([choices.at(-1)?.finish_reason, isDone]).toEqual(["stop", true]);
   expect(engine.aborted.size).toBe(3);
+});
+
+test("a character of several tokens is said once all of them are drawn, in each form of stream", async () => {
+  const bytes = Buffer.from("é東🙂");
+  // Token `id` is a byte of the text, so every response is cut-off characters and whole ones.
+  const decode = (ids: Int32Array): string =>
+    Buffer.from(Array.from(ids, (_, i) => bytes[i % bytes.length] as number)).toString();
+  const { ask } = await serve(new SlowEngine(), { ...tokenizer, decode });
+  const chat = { messages: [{ role: "user", content: "abc" }], max_tokens: 45, stream: true };
+  const { data } = await eventsOf(await ask("/v1/chat/completions", chat));
+  const stream = new ChatStream();
+  expect(data.map((one) => stream.take(one as Record<string, unknown>)).join("")).toBe("é東🙂".repeat(5));
+  const native = { input_ids: ids, stream: true, sampling_params: { max_new_tokens: 45 } };
+  const texts = (await eventsOf(await ask("/generate", native))).data.map((one) => (one as { text: string }).text);
+  expect(texts.filter((text) => text.includes("\ufffd"))).toEqual([]);
 });

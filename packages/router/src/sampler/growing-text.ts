@@ -36,3 +36,10 @@ export class GrowingText {
     return text;
   }
 }
+
+/** A text that goes on, up to a character that is not whole yet: what is said can not be taken back. */
+export function withoutIncomplete(text: string): string {
+  let { length } = text;
+  while (text[length - 1] === incomplete) length -= 1;
+  return text.slice(0, length);
+}

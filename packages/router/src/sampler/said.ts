@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { Generated, ToolCall } from "@muster/base";
 import { partOfAny, toolParserOf } from "../core/tool-calls.ts";
-import type { GrowingText } from "./growing-text.ts";
+import { type GrowingText, withoutIncomplete } from "./growing-text.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
 import type { Wanted } from "./sampler-request.ts";
 
@@ -32,8 +32,9 @@ export function saidOf(tools: Tools, drawn: Generated, isLast: boolean): Said {
   const { response, stop, isOver = isLast } = cut;
   const parser = wanted.toolParser === null ? null : toolParserOf(wanted.toolParser);
   if (!isOver) {
-    const held = cut.text.length - partOfAny(cut.text, marksOf(wanted));
-    const certain = cut.text.slice(0, held);
+    // A character of which some bytes are still to come may also be the one with which a stop text goes on.
+    const whole = withoutIncomplete(cut.text);
+    const certain = whole.slice(0, whole.length - partOfAny(whole, marksOf(wanted)));
     const shown = parser ? certain.slice(0, parser.shownLength(certain)) : certain;
     return { response, text: shown, calls: [], finish: response.finish, stop };
   }
