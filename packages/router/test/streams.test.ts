@@ -140,6 +140,18 @@ test.each(apis)("/v1/%s says no call of a tool that is not on disk", async (api)
   expect(all).toContain(ends[api]);
 });
 
+test("a stream that leaves tokens out is no answer: the whole is asked for, and recorded with all of them", async () => {
+  const { ask, at, engine, letOn } = await paused();
+  letOn();
+  engine.calls = [call];
+  engine.swallowed = 2;
+  const asked = bodyOf("chat/completions", { stream: true });
+  const { all } = await (await reading(await ask(at("chat/completions"), asked))).rest();
+  const { trace } = (await (await ask("/sessions/a/trace")).json()) as { trace: { completion_token_ids: number[] }[] };
+  expect(trace.map(({ completion_token_ids: ids }) => ids.length)).toEqual([4]);
+  expect([all.includes("call_1"), all.includes("[DONE]"), engine.served]).toEqual([true, true, 2]);
+});
+
 test.each(apis)("/v1/%s: an engine that is lost in the middle of a turn is not noticed", async (api) => {
   const { ask, at, engine, letOn } = await paused();
   engine.mode = "dies in the stream";

@@ -25,6 +25,10 @@ export function answerOf(whole: Table): Pick<Turn, "answer" | "message" | "token
   if (!isIds(promptIds) || !isIds(responseIds)) throw unusable("prompt_token_ids and choices[0].token_ids");
   if (!drawn.every((one) => typeof one === "number") || drawn.length !== responseIds.length)
     throw unusable("a log-probability for each token in choices[0].logprobs.content");
+  // Some versions of vLLM leave tokens of calls out of their streams, log-probabilities and all: only its count knows of them.
+  const counted = isTable(rest.usage) ? rest.usage.completion_tokens : undefined;
+  if (typeof counted === "number" && counted !== responseIds.length)
+    throw unusable(`some of its ${counted} tokens in choices[0].token_ids, which has ${responseIds.length}`);
   if (!isTable(message)) throw unusable("choices[0].message");
   const { spans, version } = factsOf(whole);
   const one = version === null ? [] : [{ version, start: 0, end: responseIds.length }];

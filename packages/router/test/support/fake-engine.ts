@@ -63,6 +63,8 @@ export class FakeEngine {
   streamsAnyway = false;
   /** Other weights under the same version: other chat answers with tokens. */
   salt = 0;
+  /** Tokens that its streams of chat answers leave out, as those of some versions of vLLM do behind the mark of a call. */
+  swallowed = 0;
   /** How its chat answers with tokens end. */
   finish = "stop";
   /** Calls of tools in its chat answers, in the place of text. */
@@ -188,7 +190,7 @@ export class FakeEngine {
     if (body.return_token_ids === true && this.givesTokens && !this.streamsAnyway) {
       const whole = { ...chatWithTokens(body, this), ...metadata };
       if (body.stream !== true) return json(response, 200, whole);
-      const chunks = chunksOf(whole);
+      const chunks = chunksOf(whole).filter((_, i) => i === 0 || i > this.swallowed);
       return this.#stream(response, chunks.length, (count) => chunks[count - 1] as object);
     }
     if (body.stream !== true && !this.streamsAnyway)
