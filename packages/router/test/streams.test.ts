@@ -200,6 +200,17 @@ test("who comes to a turn in its middle hears all of it, and it goes on when the
   expect([textOf(all), engine.served]).toEqual([saidIn(whole), 1]);
 });
 
+test("what is still drawn for a session that was removed is no turn of the one that begins under its name", async () => {
+  const { ask, at, url, letOn } = await paused();
+  const stream = await reading(await ask(at("messages"), bodyOf("messages", { stream: true })));
+  await stream.until(hasText);
+  await fetch(`${url}/sessions/a`, { method: "DELETE" });
+  await ask("/sessions", { session_id: "a" });
+  letOn();
+  expect((await stream.rest()).all).toContain("event: error\n");
+  expect(await turnsIn({ ask })).toBe(0);
+});
+
 test("weights that an engine does not name are asked for before a fenced turn ends", async () => {
   const queue = { queueTimeoutMs: 100 };
   const { ask, at, engine, letOn } = await paused({ kind: "vllm" }, { queue });

@@ -70,6 +70,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
   });
   app.delete("/sessions/:id", door, async ({ params }) => {
     await files.remove(idIn(params));
+    turns.forget(idIn(params));
     return { session_id: idIn(params), removed: true };
   });
 }

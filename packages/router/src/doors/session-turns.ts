@@ -5,7 +5,7 @@ import { Refused, sessionEnded } from "../core/reply.ts";
 import { parentOf, type Session, type Turn, type TurnRequest } from "../core/session.ts";
 import { answerOf } from "../core/turn-answer.ts";
 import type { SessionBounds } from "../router-config.ts";
-import type { SessionStore } from "../sessions/session-store.ts";
+import { notFound, type SessionStore } from "../sessions/session-store.ts";
 import type { StreamTools } from "./dialect-doors.ts";
 import { type Grow, GrowingAnswer } from "./growing-answer.ts";
 import type { Tokens } from "./guard.ts";
@@ -42,6 +42,8 @@ export interface TurnUnderWay {
 export class TurnsUnderWay {
   readonly #tools: DoorTools;
   readonly #drawing = new Map<string, TurnUnderWay>();
+  /** Those whose session was removed. */
+  readonly #forgotten = new WeakSet<GrowingAnswer>();
 
   constructor(tools: DoorTools) {
     this.#tools = tools;
@@ -56,7 +58,7 @@ export class TurnsUnderWay {
     const answer = this.#turn(id, request, headers, growing)
       .then((turn) => turn.answer)
       .finally(() => {
-        this.#drawing.delete(place);
+        if (this.#drawing.get(place)?.growing === growing) this.#drawing.delete(place);
         running.delete(settled);
       });
     const settled = answer.catch(() => {});
@@ -65,6 +67,15 @@ export class TurnsUnderWay {
     this.#drawing.set(place, turn);
     running.add(settled);
     return turn;
+  }
+
+  /** The session was removed: what is still drawn for it is recorded nowhere, also when another one begins under its name. */
+  forget(id: string): void {
+    for (const [place, { growing }] of this.#drawing) {
+      if (!place.startsWith(`${id}/`)) continue;
+      this.#forgotten.add(growing);
+      this.#drawing.delete(place);
+    }
   }
 
   /** The turn that is stored; else a new one, once the disk has it. */
@@ -92,6 +103,7 @@ export class TurnsUnderWay {
       const { "x-api-key": _, ...passed } = headers;
       const drawn = await this.#drawn(request, { ...passed, "x-session-id": id }, growing);
       const turn = { key, ...parentOf(await files.read(id), messages), ...drawn };
+      if (this.#forgotten.has(growing)) throw notFound(id);
       await files.append(id, { kind: "turn", atMs: Date.now(), turn });
       return turn;
     } finally {
