@@ -1,6 +1,8 @@
 /** One client's stream: its own pace, its end, and who waits for nothing. */
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { expect, onTestFinished, test } from "vitest";
 import { chatEvents } from "../src/core/chat-events.ts";
 import { sendAnswer } from "../src/doors/answer-stream.ts";
@@ -105,4 +107,27 @@ test("what fails that nobody is to blame for ends the stream with an error, and 
     false,
     false,
   ]);
+});
+
+test("a stream of a hundred thousand tokens keeps nothing for each of them, but the text", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const heldBy = (): number => {
+    collect();
+    return process.memoryUsage().heapUsed;
+  };
+  const { client, reader } = await clientOf();
+  const growing = new GrowingAnswer();
+  growing.grow({ id: "c" }, "a");
+  const sent = sendAnswer(client, growing, chatEvents({}), quick);
+  const waiting = await reader;
+  const before = heldBy();
+  for (let i = 0; i < 100_000; i++) {
+    growing.grow({}, "");
+    // The reader looks, finds nothing new and waits again.
+    for (let turn = 0; turn < 8; turn++) await null;
+  }
+  expect((heldBy() - before) / 1024 ** 2).toBeLessThan(5);
+  waiting.destroy();
+  expect(await sent).toBeNull();
 });

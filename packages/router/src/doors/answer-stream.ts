@@ -40,16 +40,19 @@ export async function sendAnswer(
   { stallMs, pingMs }: StreamTimes,
 ): Promise<unknown> {
   const gone = new AbortController();
-  client.once("close", () => gone.abort());
-  const left = new Promise<void>((resolve) => gone.signal.addEventListener("abort", () => resolve()));
+  let wake = (): void => {};
+  client.once("close", () => {
+    gone.abort();
+    wake();
+  });
   client.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
   client.on("timeout", () => client.destroy());
+  let out = events.begin(answer.head ?? {});
   const pings = setInterval(() => {
     if (!client.writableNeedDrain && !client.destroyed) client.write(events.ping);
   }, pingMs);
   const { draft } = answer;
   let taken = 0;
-  let out = events.begin(answer.head ?? {});
   try {
     for (;;) {
       // Of this moment: what grows while a client takes its part is the next part.
@@ -69,7 +72,12 @@ export async function sendAnswer(
       }
       if (out !== "" && !client.write(out)) await drained(client, gone.signal, stallMs);
       out = "";
-      if (answer.pieces.length === taken && answer.end === null) await Promise.race([answer.next(), left]);
+      if (client.destroyed || answer.pieces.length !== taken || answer.end !== null) continue;
+      // No race with a promise of the whole stream: that would keep something for each piece.
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+        void answer.next().then(resolve);
+      });
     }
   } finally {
     clearInterval(pings);
