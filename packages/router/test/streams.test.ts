@@ -238,6 +238,15 @@ test.each(["messages", "responses"] as const)(
   },
 );
 
+test("an end that the router can not write breaks the stream off: nobody waits for it for ever", async () => {
+  const { ask, at, engine, letOn } = await paused();
+  letOn();
+  const deep = `{"a": ${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
+  engine.calls = [{ ...call, function: { name: "add", arguments: deep } }];
+  const stream = await reading(await ask(at("messages"), bodyOf("messages", { stream: true })));
+  expect((await stream.rest()).isBroken).toBe(true);
+});
+
 test("what fails before the first token has a status of its own, and none of it is a stream", async () => {
   const { ask, at, engine, letOn } = await paused();
   letOn();

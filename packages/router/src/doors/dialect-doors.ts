@@ -65,7 +65,13 @@ export async function sendStream(
   reply.hijack();
   const sent = sendAnswer(reply.raw, growing, events, { stallMs, pingMs });
   running.add(sent);
-  const error = await sent.finally(() => running.delete(sent));
+  // Nobody else answers a stream that has begun: one that the router itself can not write breaks off, and does not just stand still.
+  const error = await sent
+    .catch((thrown: unknown) => {
+      reply.raw.destroy();
+      return thrown;
+    })
+    .finally(() => running.delete(sent));
   if (error !== null) failed(error);
   return reply;
 }
