@@ -1,7 +1,8 @@
 /** Streams of turns: token by token, in the events of each API; what an agent acts on leaves only once the turn is on disk. */
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { silentLogger } from "@muster/base";
 import { expect, onTestFinished, test } from "vitest";
 import type { FakeOptions } from "./support/fake-engine.ts";
 import { type OpenedRouter, openRouter, startEngine } from "./support/open-router.ts";
@@ -93,14 +94,18 @@ const errorsOf: Readonly<Record<Api, string>> = {
 };
 
 /** An engine that stops behind its first events until it is let on, and a router with a session. */
-async function paused(options: FakeOptions = {}, config: Parameters<typeof openRouter>[1] = {}) {
+async function paused(
+  options: FakeOptions = {},
+  config: Parameters<typeof openRouter>[1] = {},
+  more: Parameters<typeof openRouter>[2] = {},
+) {
   const engine = await startEngine({ after: 2, version: "7", ...options });
   let letOn = (): void => {};
   engine.goOn = new Promise((resolve) => {
     letOn = resolve;
   });
   onTestFinished(() => letOn());
-  const opened = await openRouter([engine], config, { sessions: folder() });
+  const opened = await openRouter([engine], config, { sessions: folder(), ...more });
   await opened.ask("/sessions", { session_id: "a" });
   const at = (api: Api): string => `/sessions/a/v1/${api}`;
   return { engine, letOn: () => letOn(), at, ...opened };
@@ -198,6 +203,28 @@ test("who comes to a turn in its middle hears all of it, and it goes on when the
   const { all } = await second.rest();
   const whole = (await (await ask(at("messages"), bodyOf("messages"))).json()) as Json;
   expect([textOf(all), engine.served]).toEqual([saidIn(whole), 1]);
+});
+
+test("that a turn could not be recorded is in the log, also when its agent has left", async () => {
+  const sessions = folder();
+  let hear = (_: object): void => {};
+  const heard = new Promise<object>((resolve) => {
+    hear = resolve;
+  });
+  const { at, url, letOn } = await paused({}, {}, { sessions, logger: { ...silentLogger, error: hear } });
+  const leaves = new AbortController();
+  const asked = { method: "POST", headers: { "content-type": "application/json" }, signal: leaves.signal };
+  const first = await fetch(`${url}${at("messages")}`, {
+    ...asked,
+    body: JSON.stringify(bodyOf("messages", { stream: true })),
+  });
+  await (await reading(first)).until(hasText);
+  leaves.abort();
+  // No disk takes a line behind this one.
+  rmSync(join(sessions, "a.jsonl"));
+  mkdirSync(join(sessions, "a.jsonl"));
+  letOn();
+  expect(await heard).toMatchObject({ error: { code: "EISDIR" } });
 });
 
 test("what is still drawn for a session that was removed is no turn of the one that begins under its name", async () => {

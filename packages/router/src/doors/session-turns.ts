@@ -50,7 +50,7 @@ export class TurnsUnderWay {
   }
 
   turnOf(id: string, request: TurnRequest, headers: FastifyRequest["headers"]): TurnUnderWay {
-    const { running } = this.#tools;
+    const { running, stream } = this.#tools;
     const place = `${id}/${request.key}`;
     const underWay = this.#drawing.get(place);
     if (underWay !== undefined) return underWay;
@@ -61,7 +61,10 @@ export class TurnsUnderWay {
         if (this.#drawing.get(place)?.growing === growing) this.#drawing.delete(place);
         running.delete(settled);
       });
-    const settled = answer.catch(() => {});
+    const settled = answer.catch((error: unknown) => {
+      // Who asked for a stream may be gone, and would have heard of it no more than the log.
+      if (request.isStream && !(error instanceof Refused)) stream.failed(error);
+    });
     growing.follow(answer);
     const turn = { answer, growing };
     this.#drawing.set(place, turn);

@@ -1,5 +1,5 @@
 /** A router for one test, with figures that make it quick, and clients that ask it. */
-import { silentLogger } from "@muster/base";
+import { type Logger, silentLogger } from "@muster/base";
 import { createMetrics, systemClock } from "@muster/runtime";
 import { onTestFinished } from "vitest";
 import { type Router, type RouterConfig, routerDefaults, startRouter } from "../../src/index.ts";
@@ -36,7 +36,7 @@ export interface OpenedRouter {
 export async function openRouter(
   engines: readonly (FakeEngine | string)[],
   config: Deep<RouterConfig> = {},
-  tokens: { inference?: string; admin?: string; engine?: string; sessions?: string } = {},
+  tokens: { inference?: string; admin?: string; engine?: string; sessions?: string; logger?: Logger } = {},
 ): Promise<OpenedRouter> {
   const metrics = createMetrics();
   const router = await startRouter({
@@ -45,7 +45,7 @@ export async function openRouter(
     engineToken: tokens.engine ?? null,
     ...(tokens.sessions === undefined ? {} : { sessions: tokens.sessions }),
     clock: systemClock(),
-    logger: silentLogger,
+    logger: tokens.logger ?? silentLogger,
     metrics,
   });
   onTestFinished(() => router.close(0).then(() => {}));
