@@ -2,33 +2,22 @@
  * Replicas of several processes on real processes: each takes its own rows of each version, one is killed and the replica comes back whole, with the digests
  * of the quiet run; and over two nodes.
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { needsOfTask, taskOf } from "@muster/data";
 import { processesNaming, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { ranksJob } from "./support/ranks-job.ts";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 
 let runs: Runs;
 beforeAll(async () => {
   runs = await openRuns();
-  writeFileSync(join(runs.path, "longer.mjs"), "export default ({ responseIds }) => responseIds.length / 16;");
 });
 afterAll(() => runs.close());
 
-const engine = fileURLToPath(new URL("../../examples/ranks-engine/echo-ranks.mjs", import.meta.url));
-
 const settings = (...more: readonly string[]): readonly string[] =>
-  [
-    `engine.kind=${engine}`,
-    "weights.source=seed",
-    `task.reward=${join(runs.path, "longer.mjs")}`,
-    "evaluation.every_steps=0",
-    "init_replicas.policy=1",
-    "processes.rollout=4",
-    ...more,
-  ].flatMap((one) => ["--set", one]);
+  ranksJob(runs.path, "init_replicas.policy=1", "processes.rollout=4", ...more);
 
 interface Rank {
   readonly pid: number;

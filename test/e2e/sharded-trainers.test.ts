@@ -2,37 +2,31 @@
  * Trainers of two processes with a shard of the training state each, on real processes: samplers of two processes and of one take versions from the shards, a process
  * dies while a version is published, all trainers die at once and come back from a checkpoint, and the weights are those of the quiet run. It takes longer than 20 seconds: two whole jobs, and eight processes that start three times.
  */
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { loadCheckpoint } from "@muster/checkpoint";
 import { needsOfTask, taskOf } from "@muster/data";
 import { type JobRun, processesNaming, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { ranksJob } from "./support/ranks-job.ts";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 
 let runs: Runs;
 beforeAll(async () => {
   runs = await openRuns();
-  writeFileSync(join(runs.path, "longer.mjs"), "export default ({ responseIds }) => responseIds.length / 16;");
 });
 afterAll(() => runs.close());
 
-const engine = fileURLToPath(new URL("../../examples/ranks-engine/echo-ranks.mjs", import.meta.url));
-
 const argsOf = (samplers: number): readonly string[] => [
   ...["--steps", "24", "--policy", "2", "--rollout", "1"],
-  ...[
-    `engine.kind=${engine}`,
-    "weights.source=seed",
+  ...ranksJob(
+    runs.path,
     "job.seed=7",
-    `task.reward=${join(runs.path, "longer.mjs")}`,
-    "evaluation.every_steps=0",
     "checkpoint.memory_every=0",
     "init_replicas.policy=2",
     "processes.policy=2",
     `processes.rollout=${samplers}`,
-  ].flatMap((one) => ["--set", one]),
+  ),
 ];
 
 /** The process of a trainer that is not its rank 0. */

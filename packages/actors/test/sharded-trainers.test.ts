@@ -18,6 +18,7 @@ import {
   WholeState,
 } from "../src/internal.ts";
 import { writeRankConfig } from "../src/node/rank-config.ts";
+import { cutOver } from "./support/cut-over.ts";
 import { clock } from "./support/environment.ts";
 import { doors } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
@@ -39,15 +40,6 @@ afterEach(async () => {
   await directory.remove();
 });
 
-/** Three tensors: one that is cut by rows, one that is cut by columns, one that every rank has. */
-const cutOver = (tp: number, pp = 1): RankCut => ({
-  ...{ tp, pp },
-  tensors: [
-    { name: "rows", shape: [10, 4], elementBytes: 4, partition: 0, layer: 0 },
-    { name: "columns", shape: [6, 8], elementBytes: 2, partition: 1, layer: 1 },
-    { name: "norm", shape: [5], elementBytes: 4, partition: null, layer: "last" },
-  ],
-});
 const wholeBytes = 160 + 96 + 20;
 
 function drawn(seed: number): Uint8Array<ArrayBuffer> {

@@ -7,6 +7,7 @@ import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit"
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Doors, decodeRecord, rolloutRoleOn } from "../src/index.ts";
 import { Receipts, rankShards, ticketOf, writeReceipt } from "../src/internal.ts";
+import { cutOver } from "./support/cut-over.ts";
 import { clock } from "./support/environment.ts";
 import { digestIn, expectBalanced } from "./support/proofs.ts";
 import { checkpointRole, doors, policyRole } from "./support/roles.ts";
@@ -46,15 +47,6 @@ async function publish(
   return { holder: { id: member, addresses: [...store.addresses] }, section: { ...info, name: "weights" } };
 }
 
-/** Three tensors: one that is cut by rows, one that is cut by columns, one that every rank has. */
-const cutOver = (tp: number, pp = 1): RankCut => ({
-  ...{ tp, pp },
-  tensors: [
-    { name: "rows", shape: [10, 4], elementBytes: 4, partition: 0, layer: 0 },
-    { name: "columns", shape: [6, 8], elementBytes: 2, partition: 1, layer: 1 },
-    { name: "norm", shape: [5], elementBytes: 4, partition: null, layer: "last" },
-  ],
-});
 const sizes = [160, 96, 20] as const;
 const whole = (() => {
   const random = randomOf(18, 2);

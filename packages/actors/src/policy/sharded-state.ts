@@ -7,7 +7,8 @@ import { errors } from "../errors.ts";
 import { type RankDone, type RankTicket, readAnswer, writeRankTicket } from "../shards/rank-tickets.ts";
 import type { RankTrainer } from "../shards/rank-trainer.ts";
 import { sectionOfShards } from "../shards/sharded-sections.ts";
-import { type CheckpointSource, type Published, placeIn, type StateTools, type TrainerState } from "./trainer-state.ts";
+import type { CheckpointSource } from "./read-checkpoint.ts";
+import { type Published, placeIn, type StateTools, type TrainerState } from "./trainer-state.ts";
 
 type PerformAll = NonNullable<PolicyEngine["performAll"]>;
 

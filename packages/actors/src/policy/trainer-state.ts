@@ -6,11 +6,13 @@ import type { Body, Section, VersionPart } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Environment } from "../environment.ts";
 import { errors } from "../errors.ts";
-import { PartStores } from "../part-stores.ts";
+import type { PartStores } from "../part-stores.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import { isOfShards } from "../shards/sharded-sections.ts";
 import type { OwnTable } from "../tables.ts";
-import { deltaOf, type Held, mapParts } from "../weights.ts";
+import { type Held, mapParts } from "../weights.ts";
+import { type CheckpointSource, readCheckpoint } from "./read-checkpoint.ts";
+import { openTrainerStores } from "./trainer-stores.ts";
 
 type VersionId = Pick<Held, "lineage" | "version">;
 type Identity = WorkTools["identity"];
@@ -18,12 +20,6 @@ type Identity = WorkTools["identity"];
 /** What was published, and where. */
 export interface Published extends Pick<Held, "addresses" | "training" | "ranks"> {
   readonly sections: readonly Section[];
-}
-
-/** A checkpoint to load: the folder, and the manifests that it may have; absent: any. */
-export interface CheckpointSource {
-  readonly path: string;
-  readonly manifestDigests?: readonly string[] | undefined;
 }
 
 /** The training state of one trainer, wherever it is. */
@@ -68,19 +64,9 @@ export class WholeState implements TrainerState {
   static async open(tools: StateTools): Promise<WholeState> {
     const { doors, engine, table, config, dataKey, identity } = tools;
     const { weightsBytes, optimizerBytes } = engine.info();
-    const sizes = [
-      { name: "weights", bytes: weightsBytes },
-      { name: "optimizer", bytes: optimizerBytes },
-    ] as const;
-    const stores = await PartStores.open(doors, sizes, {
-      key: dataKey,
-      job: identity.job,
-      member: identity.id,
-      socketDir: config.data.socketDirectory,
-      tcpHost: config.data.tcpHost,
-      tableBytes: table.text.length,
-      slots: config.data.slots,
-      delta: deltaOf(config),
+    const stores = await openTrainerStores(doors, {
+      ...{ job: identity.job, member: identity.id, dataKey, config },
+      ...{ weightsBytes, optimizerBytes, tableBytes: table.text.length },
     });
     return new WholeState(tools, stores);
   }
@@ -120,20 +106,22 @@ export class WholeState implements TrainerState {
     }
   }
 
-  async load({ path, manifestDigests }: CheckpointSource): Promise<void> {
+  async load(source: CheckpointSource): Promise<void> {
     const { doors, engine, config, environment } = this.#tools;
     // A disk that does not answer holds up nobody else: another replica is asked.
-    const patience = { what: `reading ${path}`, timeoutMs: config.timing.checkpointMs, clock: environment.clock };
-    const checkpoint = await withDeadline((late) => doors.loadCheckpoint(path, late), patience);
-    const { name, manifestDigest } = checkpoint.info;
-    if (!(manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
+    const patience = {
+      what: `reading ${source.path}`,
+      timeoutMs: config.timing.checkpointMs,
+      clock: environment.clock,
+    };
+    const checkpoint = await withDeadline((late) => readCheckpoint(doors, source, late), patience);
+    const { name } = checkpoint.info;
     // Only the engine that wrote it knows what is in an optimizer of shards, and it has the size of any other.
     for (const { name: section, digest } of checkpoint.sections)
       if (isOfShards(digest))
         throw errors.CheckpointOfOtherShards({ name, size: 1, reason: `its section ${section} is in shards` });
-    const section = (name: string): Uint8Array =>
-      checkpoint.sections.find((part) => part.name === name)?.bytes ?? new Uint8Array();
-    await engine.restore(inlineState({ weights: section("weights"), optimizer: section("optimizer") }));
+    const { bytesOf } = checkpoint;
+    await engine.restore(inlineState({ weights: bytesOf("weights"), optimizer: bytesOf("optimizer") }));
   }
 
   async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {

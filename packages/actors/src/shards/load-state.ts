@@ -3,14 +3,9 @@ import type { RankPlan } from "@muster/collectives";
 import type { StateSections } from "@muster/engine";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { type CheckpointSource, readCheckpoint } from "../policy/read-checkpoint.ts";
 import type { RankDone } from "./rank-tickets.ts";
 import { cutInto } from "./sharded-sections.ts";
-
-/** Which checkpoint: the folder, and the manifests that it may have; `null` for any. */
-interface Wanted {
-  readonly path: string;
-  readonly manifests: readonly string[] | null;
-}
 
 /** What this rank has of it: regions of the weights, and one shard of the optimizer of those that follow each other there. */
 interface Own {
@@ -29,14 +24,11 @@ interface Loaded {
 /** @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED, MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS */
 export async function loadState(
   doors: Pick<Doors, "loadCheckpoint">,
-  { path, manifests }: Wanted,
+  source: CheckpointSource,
   { plan, optimizer, rank, signal }: Own,
 ): Promise<Loaded> {
-  const checkpoint = await doors.loadCheckpoint(path, signal);
-  const { name, manifestDigest } = checkpoint.info;
-  if (manifests && !manifests.includes(manifestDigest)) throw errors.CheckpointReplaced({ name });
-  const bytesOf = (section: string): Uint8Array =>
-    checkpoint.sections.find((each) => each.name === section)?.bytes ?? new Uint8Array();
+  const { info, bytesOf } = await readCheckpoint(doors, source, signal);
+  const { name } = info;
   const total = optimizer.reduce((sum, bytes) => sum + bytes, 0);
   const all = bytesOf("optimizer");
   if (all.length !== total)
@@ -48,6 +40,6 @@ export async function loadState(
   cutInto(plan, bytesOf("weights"), weights);
   const from = optimizer.slice(0, rank).reduce((sum, bytes) => sum + bytes, 0);
   const state = { weights, optimizer: all.slice(from, from + (optimizer[rank] ?? 0)) };
-  const sections = checkpoint.info.sections.map(({ name, bytes, digest }) => ({ name, bytes, digest }));
+  const sections = info.sections.map(({ name, bytes, digest }) => ({ name, bytes, digest }));
   return { state, written: { name, sections } };
 }

@@ -2,6 +2,7 @@
 import { MusterError, messageOf } from "@muster/base";
 import { holderSchema, sectionSchema, versionParts, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
+import { readText } from "./read-text.ts";
 
 /** Longest text that is read as a ticket or an answer. */
 const charactersMax = 2 ** 20;
@@ -93,7 +94,7 @@ export const writeRankTicket = (handed: Handed): string => JSON.stringify(handed
 
 /** Reads a ticket. @throws MUSTER_ERR_RANK_TICKET */
 export function readRankTicket(text: string): Handed {
-  return read(handedSchema, text, (reason) => errors.RankTicket({ reason }));
+  return readText(handedSchema, text, { invalid: (reason) => errors.RankTicket({ reason }), charactersMax });
 }
 
 /** Writes what came of a ticket. Pure. */
@@ -108,7 +109,7 @@ export function writeAnswer(from: From, outcome: { readonly done: RankDone } | {
 export function readAnswer(text: string, wanted: From): RankDone {
   const { rank } = wanted;
   const refused = (reason: string): Error => errors.RankAnswer({ rank, reason });
-  const answer = read(answerSchema, text, refused);
+  const answer = readText(answerSchema, text, { invalid: refused, charactersMax });
   if (answer.rank !== rank) throw refused(`it is of rank ${answer.rank}`);
   if (answer.build !== wanted.build)
     throw refused(`it has engine build ${answer.build}, and rank 0 has ${wanted.build}`);
@@ -117,19 +118,4 @@ export function readAnswer(text: string, wanted: From): RankDone {
   const { code, message, params } = answer.failed;
   if (code === "") throw new Error(`rank ${rank}: ${message}`);
   throw new MusterError(code, `rank ${rank}: ${message}`, { retryable: false, params });
-}
-
-function read<T>(schema: z.ZodType<T>, text: string, invalid: (reason: string) => Error): T {
-  if (typeof text !== "string") throw invalid(`it is a ${typeof text}, and no text`);
-  if (text.length > charactersMax)
-    throw invalid(`it has ${text.length} characters, and at most ${charactersMax} are read`);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw invalid(messageOf(error));
-  }
-  const parsed = schema.safeParse(value);
-  if (!parsed.success) throw invalid(z.prettifyError(parsed.error));
-  return parsed.data;
 }

@@ -15,9 +15,10 @@ import {
 import { processNameOf, ranksMax } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
-import { PartStores } from "../part-stores.ts";
+import type { PartStores } from "../part-stores.ts";
+import { openTrainerStores } from "../policy/trainer-stores.ts";
 import type { OwnTable } from "../tables.ts";
-import { deltaOf, type Puller, pullOf } from "../weights.ts";
+import { type Puller, pullOf } from "../weights.ts";
 import { loadState } from "./load-state.ts";
 import { shardTensorsOf } from "./rank-shards.ts";
 import { type RankDone, type RankTicket, readRankTicket, writeAnswer } from "./rank-tickets.ts";
@@ -158,19 +159,10 @@ export class RankTrainer implements RankTraining {
 
   #openStores(): Promise<PartStores> {
     const { doors, config, dataKey, job } = this.#options;
-    const sizes = [
-      { name: "weights", bytes: this.bytes },
-      { name: "optimizer", bytes: this.#attached().optimizerBytes },
-    ] as const;
-    this.#stores ??= PartStores.open(doors, sizes, {
-      key: dataKey,
-      job,
-      member: this.#member,
-      socketDir: config.data.socketDirectory,
-      tcpHost: config.data.tcpHost,
+    this.#stores ??= openTrainerStores(doors, {
+      ...{ job, member: this.#member, dataKey, config },
+      ...{ weightsBytes: this.bytes, optimizerBytes: this.#attached().optimizerBytes },
       tableBytes: this.#table?.text.length ?? 0,
-      slots: config.data.slots,
-      delta: deltaOf(config),
     });
     return this.#stores;
   }
@@ -243,7 +235,11 @@ export class RankTrainer implements RankTraining {
     const signal = this.#takeInstead(asking);
     const { doors, rank, cut, config, clock } = this.#options;
     const load = (late: AbortSignal) =>
-      loadState(doors, { path, manifests }, { plan: regionsOf(null, cut, rank), optimizer, rank, signal: late });
+      loadState(
+        doors,
+        { path, manifestDigests: manifests ?? undefined },
+        { plan: regionsOf(null, cut, rank), optimizer, rank, signal: late },
+      );
     const patience = { what: `reading ${path}`, timeoutMs: config.timing.checkpointMs, clock };
     const { state, written } = await withDeadline((late) => load(AbortSignal.any([late, signal])), patience);
     const sections = await this.#digests(state, signal);

@@ -1,7 +1,7 @@
 /** What rank 0 of a replica of several processes gives to the others for a version, and what each of them gives back when it has its part. */
-import { messageOf } from "@muster/base";
 import { type Body, messageTable, sectionsOfPart, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
+import { readText } from "./read-text.ts";
 
 /** What a rank needs to know to take its part: what the order says of `serving`. */
 export interface Ticket extends Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders"> {
@@ -41,9 +41,7 @@ export function ticketOf({ order, lineage, version, sections, holders }: Ticket)
 /** Reads a ticket: it came through the engine's own channel. @throws MUSTER_ERR_SHARD_TICKET */
 export function readTicket(text: string): Ticket {
   const invalid = (reason: string): Error => errors.ShardTicket({ reason });
-  if (text.length > ticketCharactersMax)
-    throw invalid(`it has ${text.length} characters, and at most ${ticketCharactersMax} are read`);
-  return readAs(ticketSchema, text, invalid);
+  return readText(ticketSchema, text, { invalid, charactersMax: ticketCharactersMax });
 }
 
 /** Writes a receipt. Pure. */
@@ -69,7 +67,7 @@ export class Receipts {
   /** Takes the receipt of a rank; the same twice is one. @throws MUSTER_ERR_SHARD_RECEIPT naming what is wrong with it */
   add(text: string): void {
     const invalid = (reason: string): Error => errors.ShardReceipt({ version: this.#wanted.version, reason });
-    const receipt = readAs(receiptSchema, text, invalid);
+    const receipt = readText(receiptSchema, text, { invalid });
     const { order, build, lineage, version, rank, bytes, digest } = receipt;
     if (lineage !== this.#wanted.lineage || version !== this.#wanted.version)
       throw invalid(`rank ${rank} has version ${version} of lineage ${lineage}`);
@@ -96,19 +94,5 @@ export class Receipts {
     const sum = (of: (receipt: Receipt) => number): number =>
       [...this.#got.values()].reduce((all, receipt) => all + of(receipt), 0);
     return { bytes: sum(({ bytes }) => bytes), wireBytes: sum(({ wireBytes }) => wireBytes) };
-  }
-}
-
-function readAs<T>(schema: z.ZodType<T>, text: string, invalid: (reason: string) => Error): T {
-  const read = schema.safeParse(parsed(text, invalid));
-  if (!read.success) throw invalid(z.prettifyError(read.error));
-  return read.data;
-}
-
-function parsed(text: string, invalid: (reason: string) => Error): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw invalid(messageOf(error));
   }
 }

@@ -1,0 +1,29 @@
+/** A checkpoint as trainers read it: the one that is meant, and no other that has taken its place. */
+import type { LoadedCheckpoint } from "@muster/checkpoint";
+import type { Doors } from "../doors.ts";
+import { errors } from "../errors.ts";
+
+/** A checkpoint to load: the folder, and the manifests that it may have; any where they are absent. */
+export interface CheckpointSource {
+  readonly path: string;
+  readonly manifestDigests?: readonly string[] | undefined;
+}
+
+interface ReadCheckpoint extends LoadedCheckpoint {
+  /** The bytes of a section; none of one that it does not have. */
+  bytesOf(section: string): Uint8Array;
+}
+
+/** @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED */
+export async function readCheckpoint(
+  doors: Pick<Doors, "loadCheckpoint">,
+  { path, manifestDigests }: CheckpointSource,
+  signal: AbortSignal,
+): Promise<ReadCheckpoint> {
+  const checkpoint = await doors.loadCheckpoint(path, signal);
+  const { name, manifestDigest } = checkpoint.info;
+  if (!(manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
+  const bytesOf = (section: string): Uint8Array =>
+    checkpoint.sections.find((each) => each.name === section)?.bytes ?? new Uint8Array();
+  return { ...checkpoint, bytesOf };
+}

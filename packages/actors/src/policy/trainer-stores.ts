@@ -1,0 +1,26 @@
+/** The version stores of one process of a trainer, for the whole state or a shard of it. */
+import type { Doors } from "../doors.ts";
+import { PartStores } from "../part-stores.ts";
+import { deltaOf, type Puller } from "../weights.ts";
+
+/** Whose stores they are, and what they have room for. */
+interface TrainerStores extends Puller {
+  readonly weightsBytes: number;
+  readonly optimizerBytes: number;
+  /** Size of the table of the weights, where it is published beside them. */
+  readonly tableBytes: number;
+}
+
+/** @throws what the door to version stores throws; nothing is open then */
+export async function openTrainerStores(doors: Pick<Doors, "versionStore">, of: TrainerStores): Promise<PartStores> {
+  const { job, member, dataKey, config, weightsBytes, optimizerBytes, tableBytes } = of;
+  const { socketDirectory: socketDir, tcpHost, slots } = config.data;
+  const sizes = [
+    { name: "weights", bytes: weightsBytes },
+    { name: "optimizer", bytes: optimizerBytes },
+  ] as const;
+  return await PartStores.open(doors, sizes, {
+    ...{ key: dataKey, job, member, socketDir, tcpHost, slots, tableBytes },
+    delta: deltaOf(config),
+  });
+}

@@ -1,0 +1,23 @@
+/** What processes of a replica say to each other goes through the engine's own channel, as text that is read with the same doubt on both sides. */
+import { messageOf } from "@muster/base";
+import { z } from "@muster/protocol";
+
+/** Reads JSON of a form, of at most so many characters. @throws what `invalid` makes of the reason */
+export function readText<T>(
+  schema: z.ZodType<T>,
+  text: string,
+  { invalid, charactersMax = Number.POSITIVE_INFINITY }: { invalid: (reason: string) => Error; charactersMax?: number },
+): T {
+  if (typeof text !== "string") throw invalid(`it is a ${typeof text}, and no text`);
+  if (text.length > charactersMax)
+    throw invalid(`it has ${text.length} characters, and at most ${charactersMax} are read`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw invalid(messageOf(error));
+  }
+  const read = schema.safeParse(value);
+  if (!read.success) throw invalid(z.prettifyError(read.error));
+  return read.data;
+}
