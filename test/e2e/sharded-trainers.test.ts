@@ -48,13 +48,12 @@ function publishedBy({ directory }: JobRun, name: string): readonly Published[] 
   return lines.filter((line) => line.includes('"shard published"')).map((line) => JSON.parse(line) as Published);
 }
 
-/** The digest of each version's weights in one process. */
-const weightsBy = (run: JobRun, name: string): ReadonlyMap<number, string | undefined> =>
+/** The digest of each version's weights in one process. A joiner may have the training part of a version published by itself, later. */
+const weightsBy = (run: JobRun, name: string): ReadonlyMap<number, string> =>
   new Map(
-    publishedBy(run, name).map(({ version, sections }) => [
-      version,
-      sections.find((one) => one.name === "weights")?.digest,
-    ]),
+    publishedBy(run, name).flatMap(({ version, sections }) =>
+      sections.filter((one) => one.name === "weights").map(({ digest }) => [version, digest] as const),
+    ),
   );
 
 async function newestOf(run: JobRun) {
