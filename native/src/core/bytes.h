@@ -28,10 +28,7 @@ class ByteWriter {
     static_assert(std::is_integral_v<T>);
     return raw({reinterpret_cast<const uint8_t*>(&value), sizeof value});
   }
-  ByteWriter& raw(ByteView bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-    return *this;
-  }
+  ByteWriter& raw(ByteView bytes);
   // A length-prefixed string of at most 65,535 bytes; longer ones are cut, which the reader's checks then refuse.
   ByteWriter& text(std::string_view value) {
     const std::string_view cut = value.substr(0, UINT16_MAX);
