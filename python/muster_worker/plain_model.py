@@ -27,11 +27,12 @@ class PlainModel(nn.Module):
 
 def check(config: dict) -> None:
     """Raises Invalid naming the first field that is not understood."""
-    scaling = config.get("rope_scaling")
+    scaling_field = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"  # the name since transformers 5
+    scaling = config.get(scaling_field)
     for field, holds, rule in (
         ("model_type", config.get("model_type") in MODEL_TYPES, f"one of {', '.join(MODEL_TYPES)}, or transformers installed"),
         ("hidden_act", config.get("hidden_act", "silu") == "silu", "silu"),
-        ("rope_scaling", scaling is None or scaling.get("rope_type", "default") == "default", "absent"),
+        (scaling_field, scaling is None or scaling.get("rope_type", "default") == "default", "of rope_type default, or absent"),
         ("use_sliding_window", not config.get("use_sliding_window", False), "false"),
         ("mlp_bias", not config.get("mlp_bias", False), "false"),
     ):

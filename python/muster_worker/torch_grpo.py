@@ -17,10 +17,9 @@ import torch  # noqa: E402
 
 from .engines import Worker, table_of  # noqa: E402
 from .fingerprint import numeric_fingerprint  # noqa: E402
-from .hf_folder import read_config, read_tensors  # noqa: E402
+from .hf_models import fill, open_model  # noqa: E402
 from .locked_pages import LockedPages  # noqa: E402
 from .losses import NAMES, Rows, values_of  # noqa: E402
-from .plain_model import MODEL_TYPES, PlainModel  # noqa: E402
 from .rows import columns_of, entropy_of, parts_of, predicted, span_of, tokens_of  # noqa: E402
 from .service import Invalid, serve  # noqa: E402
 from .trained import Adapters, AllWeights  # noqa: E402
@@ -35,30 +34,27 @@ class TorchGrpo(Worker):
     def __init__(self, options):
         self.options = options
         self.place, self.pages = options.state_device, LockedPages(options.state_device)
-        self.config = read_config(options.model)
-        self.model, self.implementation = _model_of(self.config, options, options.model)
-        self.model.to(device=options.device, dtype=getattr(torch, options.dtype))
-        self.model.eval()
+        self.model, self.implementation, self.config, self.sizes = open_model(options.model, options)
         self.parameters = list(self.model.named_parameters())
         self.trained = AllWeights(self.parameters)
         self.size = self.trained.count
         if options.lora_rank > 0:
             base = torch.empty(self.size, device=self.place)
-            _fill(self._named(base), options.model)
+            fill(self._named(base), options.model)
             self.trained = Adapters(self.parameters, base, options.lora_rank, options.lora_alpha, options.lora_targets)
         self.count, self.kept = self.trained.count, self.trained.kept_bytes
         self.reference = None
         self.live = self.candidate = self.loaded = None
 
     def describe(self, facts):
-        for field, has in (("vocab", self.config["vocab_size"]), ("maxContext", self.config["max_position_embeddings"])):
+        sizes = self.sizes
+        for field, has in (("vocab", sizes.vocab_size), ("maxContext", sizes.max_position_embeddings)):
             if has < facts[field]:
                 raise Invalid(f"the model has {field} {has}, and the task needs {facts[field]}")
-        kind, layers, hidden = (self.config[name] for name in ("model_type", "num_hidden_layers", "hidden_size"))
-        vocab = self.config["vocab_size"]
+        kind = self.config["model_type"]
         return {
-            "roles": ["policy"], "build": self._build(), "modelId": f"{kind}-l{layers}-d{hidden}-v{vocab}", "vocab": vocab,
-            "maxContext": self.config["max_position_embeddings"],
+            "roles": ["policy"], "build": self._build(), "vocab": sizes.vocab_size, "maxContext": sizes.max_position_embeddings,
+            "modelId": f"{kind}-l{sizes.num_hidden_layers}-d{sizes.hidden_size}-v{sizes.vocab_size}",
             "tensors": table_of([(name, "f32", parameter.shape) for name, parameter in self.parameters]),
             "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "losses": NAMES,
             "fingerprint": self._fingerprint(), "modelConfig": self.config,
@@ -69,7 +65,7 @@ class TorchGrpo(Worker):
         weights = None
         if source["kind"] == "folder":
             weights = torch.empty(self.size, device=self.place)
-            _fill(self._named(weights), source["path"])
+            fill(self._named(weights), source["path"])
         flat, zeros = self.trained.begin(weights, random).to(self.place), torch.zeros(self.count, device=self.place)
         self.live, self.candidate, self.loaded = (flat, zeros, zeros.clone(), 0), None, None
 
@@ -108,16 +104,15 @@ class TorchGrpo(Worker):
 
     def open_reference(self, source):
         folder = source["path"] if source["kind"] == "folder" else None
-        config = read_config(folder) if folder else self.config
+        reference, _, _, sizes = open_model(folder or self.options.model, self.options)
         for field in ("vocab_size", "max_position_embeddings"):
-            if config[field] < self.config[field]:
-                raise Invalid(f"the reference policy {folder} has {field} {config[field]}, and the model has {self.config[field]}")
-        reference = _model_of(config, self.options, folder or self.options.model)[0]
-        reference.to(device=self.options.device, dtype=getattr(torch, self.options.dtype))
-        reference.eval().requires_grad_(False)
+            has, needed = getattr(sizes, field), getattr(self.sizes, field)
+            if has < needed:
+                raise Invalid(f"the reference policy {folder} has {field} {has}, and the model has {needed}")
+        reference.requires_grad_(False)
         named = dict(reference.named_parameters())
         if folder:
-            _fill(named, folder)
+            fill(named, folder)
         else:
             flat = self.trained.begin(None, torch.Generator().manual_seed(source["seed"])).to(self.place)
             for name, values in self._named(self.trained.weights(flat)).items():
@@ -235,37 +230,6 @@ class TorchGrpo(Worker):
                     parts.append(file.read())
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"torch-{torch.__version__}-{self.implementation}-{digest[:16]}"[:128]
-
-
-def _fill(named, folder):
-    """Copies the tensors of a folder into those of a model. Raises Invalid for one that is missing or of another shape."""
-    missing = set(named)
-    with torch.no_grad():
-        for name, values in read_tensors(folder):
-            if name not in named:
-                continue
-            if named[name].shape != values.shape:
-                raise Invalid(f"{folder}: {name} is {list(values.shape)}, and the model has {list(named[name].shape)}")
-            named[name].copy_(values)
-            missing.discard(name)
-    if missing:
-        raise Invalid(f"{folder} has no tensor {sorted(missing)[0]}")
-
-
-def _model_of(config, options, folder):
-    wanted = options.implementation
-    if wanted == "auto":
-        wanted = "plain" if config.get("model_type") in MODEL_TYPES else "transformers"
-    if wanted == "plain":
-        return PlainModel(config), "plain"
-    try:
-        import transformers
-    except ImportError as error:
-        raise Invalid(f"the model type {config.get('model_type')!r} needs the package transformers: {error}") from error
-    made = transformers.AutoModelForCausalLM.from_config(
-        transformers.AutoConfig.from_pretrained(folder, local_files_only=True), attn_implementation="eager"
-    )
-    return made, f"transformers-{transformers.__version__}"
 
 
 def _options():

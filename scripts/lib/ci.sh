@@ -1,12 +1,18 @@
 # Functions of `.ci/run`, which are tested beside the other scripts.
 
-# Installs what some tests need where it is missing and can be installed: iproute2 and nftables for several hosts, Chromium for pages. Where it can not,
-# that is said, those tests are skipped, and the run goes on.
+# The python3 that the tests find PyTorch with.
+has_torch() {
+  python3 -c 'import torch' 2>/dev/null || /usr/bin/python3 -c 'import torch' 2>/dev/null
+}
+
+# Installs what some tests need where it is missing and can be installed: iproute2 and nftables for several hosts, Chromium for pages, PyTorch for its
+# trainer. Where it can not, that is said, those tests are skipped, and the run goes on.
 install_tools() {
   local missing=()
   command -v ip >/dev/null || missing+=(iproute2)
   command -v nft >/dev/null || missing+=(nftables)
   command -v chromium >/dev/null || missing+=(chromium)
+  has_torch || missing+=(python3-torch)
   if ((${#missing[@]} == 0)); then return; fi
   if (($(id -u) != 0)) || ! command -v apt-get >/dev/null; then
     echo "not installed: ${missing[*]}, which needs root and apt-get; tests that need them are skipped"

@@ -1,7 +1,7 @@
 /**
  * Trainers in PyTorch and embedded samplers train the date task: a replica that is killed midway changes no bit. Two jobs of four steps; each process of
  * PyTorch takes seconds to start: about 80 s on two busy cores, where PyTorch is installed. In continuous integration the number of the commit says whether
- * all weights are trained or adapters. MUSTER_TEST_TORCH_DEVICE=cuda has them on a GPU.
+ * all weights are trained, or adapters, or in bfloat16 a model of `transformers`, where that is installed. MUSTER_TEST_TORCH_DEVICE=cuda has them on a GPU.
  */
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
@@ -13,6 +13,7 @@ vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
 
 const pathOf = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const python = ["python3", "/usr/bin/python3"].find((name) => spawnSync(name, ["-c", "import torch"]).status === 0);
+const hasTransformers = spawnSync(python ?? "python3", ["-c", "import torch, transformers"]).status === 0;
 
 let runs: Runs;
 beforeAll(async () => {
@@ -29,6 +30,15 @@ const kinds: readonly (readonly [string, readonly string[], readonly string[]])[
     ["--lora-rank", "8"],
     ["algorithm=gspo", "kl_coefficient=0.02", "stale_correction=truncate"].map((key) => `training.${key}`),
   ],
+  ...(hasTransformers
+    ? [
+        [
+          "bfloat16",
+          ["--implementation", "transformers", "--dtype", "bfloat16"],
+          ["training.kl_coefficient=0.02"],
+        ] as const,
+      ]
+    : []),
 ];
 const device = process.env.MUSTER_TEST_TORCH_DEVICE ?? "cpu";
 const turn = process.env.MUSTER_CI_TURN;
@@ -66,7 +76,7 @@ test.for(chosen)(
     const quiet = await (await start(`quiet-${name}`)).ended();
     expect(quiet).toMatchObject({ steps: 4, ledger: { trained: 4 * 16 * 8, aborted: 0, quarantined: 0 } });
     const run = await start(`killed-${name}`);
-    await run.waitForEvent("step.committed");
+    await run.waitForEvent("step.committed", () => true, 90_000); // two processes import PyTorch first
     process.kill(run.pidOf("policy-1"), "SIGKILL");
     await run.waitForEvent("member.died", ({ id }) => id === "policy-1");
     const summary = await run.ended();

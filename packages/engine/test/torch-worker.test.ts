@@ -1,5 +1,8 @@
 /** The trainer in PyTorch beside the embedded one: the same gradient for the same weights. About 25 s: each process imports PyTorch. */
 import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { needsOfTask, taskOf } from "@muster/data";
 import { type JobConfig, type Training, trainingDefaults } from "@muster/protocol";
@@ -182,6 +185,21 @@ describe("the trainer in PyTorch", () => {
   ])("says why it can not begin: %s", (words, expected) => {
     const options = adapter.schema.parse({ command: commandOf(words) }) as Record<string, string>;
     expect(() => adapter.describe(options, needs)).toThrow(expected);
+  });
+
+  it("refuses a Llama with scaled positions, under the older name and the newer", () => {
+    for (const field of ["rope_scaling", "rope_parameters"]) {
+      const model = mkdtempSync(join(tmpdir(), "muster-scaled-"));
+      const config = JSON.parse(readFileSync(join(folder, "config.json"), "utf8"));
+      const scaled = { rope_type: "llama3", factor: 8, rope_theta: 500_000 };
+      writeFileSync(join(model, "config.json"), JSON.stringify({ ...config, [field]: scaled }));
+      const command = commandOf().replace(folder, model);
+      const options = adapter.schema.parse({ command }) as Record<string, string>;
+      expect(() => adapter.describe(options, needs)).toThrow(
+        `config.json: ${field} is {'rope_type': 'llama3', 'factor': 8, 'rope_theta': 500000}; it must be of rope_type default`,
+      );
+      rmSync(model, { recursive: true });
+    }
   });
 
   it("refuses a task with more tokens or longer sequences than its model has", () => {
