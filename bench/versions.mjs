@@ -1,12 +1,12 @@
 /**
- * Versions as large models have them: a section of 6 GiB, eight of 512 MiB, a sum of more than 2^30 elements, a table of 200,000 tensors. Seconds beside
+ * Versions as large models have them: a section of 6 GiB, eight of 512 MiB, a sum of more than 2^30 elements, a table of 200,000 tensors and the ways of these from one layout to another. Seconds beside
  * the limit of this host, measured just before: as many bytes copied by all cores into warm memory. No buffer of JavaScript has more than 512 MiB.
  */
 import { mkdtemp, rm } from "node:fs/promises";
 import { availableParallelism, freemem, tmpdir } from "node:os";
 import { join } from "node:path";
 import { medianOf } from "@muster/base";
-import { mapVersion, measureCopies, openGradientMesh, openVersionStore } from "@muster/collectives";
+import { mapVersion, measureCopies, openGradientMesh, openVersionStore, planRank } from "@muster/collectives";
 import { decodeSafetensorsHeader, encodeSafetensorsHeader, placeDensely } from "@muster/tensors";
 
 export const about = "versions of large models against the limit of the host";
@@ -128,6 +128,34 @@ async function tableRow() {
   return row("write and read a table of 200,000 tensors", { ours, reference, ratioAim: 6, against });
 }
 
+/**
+ * The plan of one rank for the same number of tensors, of which every eighth is not cut, from layout to layout.
+ *
+ * @returns {AsyncGenerator<ReturnType<typeof row>>}
+ */
+async function* planRows() {
+  const tensors = Array.from({ length: tableRows }, (_, i) => ({
+    name: `model.layers.${i % 61}.mlp.experts.${Math.floor(i / 61)}.gate_proj.weight`,
+    shape: [64, 3],
+    elementBytes: 2,
+    partition: i % 8 === 0 ? null : 0,
+    layer: i % 61,
+  }));
+  const whole = { tp: 1, pp: 1, dp: 1, align: 1 };
+  const cut = { tp: 32, pp: 1, dp: 1 };
+  const against = "JSON of the same tensors";
+  const reference = await secondsOf(() => JSON.parse(JSON.stringify(tensors)));
+  for (const [name, from] of /** @type {const} */ ([
+    ["one process", whole],
+    ["32 ranks", cut],
+  ])) {
+    const ours = await secondsOf(() => {
+      if (planRank(tensors, [from, cut], 31).slices.length !== tableRows) throw new Error("tensors were lost");
+    });
+    yield row(`plan one rank of 32 from ${name}, 200,000 tensors`, { ours, reference, ratioAim: 10, against });
+  }
+}
+
 export async function* run() {
   if (freemem() < needed)
     throw new Error(`${(freemem() / GiB).toFixed(1)} GiB of memory are free, ${needed / GiB} are needed`);
@@ -139,6 +167,7 @@ export async function* run() {
     yield* versionRows(socketDir, "8 sections of 512 MiB", shards);
     yield await meshRow(socketDir);
     yield await tableRow();
+    yield* planRows();
   } finally {
     await rm(socketDir, { recursive: true, force: true });
   }

@@ -68,8 +68,15 @@ export type { MembershipOptions, MeshPlace } from "./membership.ts";
 export type { ProgressOptions, PullProgress } from "./pull-progress.ts";
 export { type MapOptions, mapVersion, type PullOptions, pullVersion } from "./pull-version.ts";
 export { allReduceTensors, type ReducedTensor } from "./reduce-tensors.ts";
-export { type ModelTensor, type ParallelLayout, ranksOf, type Shard, shardsOf } from "./reshard/layout.ts";
-export { planReshard, type RankPlan, type Slice } from "./reshard/plan.ts";
+export {
+  type ModelTensor,
+  type ParallelLayout,
+  ranksOf,
+  type Shard,
+  sectionSizes,
+  shardsOf,
+} from "./reshard/layout.ts";
+export { planRank, planReshard, type RankPlan, type Slice } from "./reshard/plan.ts";
 export { type PullShardsOptions, type PullShardsResult, pullShards, type ShardSource } from "./reshard/pull-shards.ts";
 export { type FusedTensor, type Fusion, type FusionOptions, planFusion } from "./tensor-fusion.ts";
 export {

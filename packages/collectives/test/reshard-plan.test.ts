@@ -1,7 +1,16 @@
 import { randomOf } from "@muster/base";
 import { describe, expect, it } from "vitest";
-import { type ModelTensor, type ParallelLayout, planReshard, ranksOf, shardsOf } from "../src/index.ts";
+import {
+  type ModelTensor,
+  type ParallelLayout,
+  planRank,
+  planReshard,
+  ranksOf,
+  sectionSizes,
+  shardsOf,
+} from "../src/index.ts";
 import { splitNaively } from "./support/model.ts";
+import { planNaively } from "./support/plan-naively.ts";
 
 type Random = ReturnType<typeof randomOf>;
 
@@ -52,6 +61,23 @@ describe("a plan from one layout to another", () => {
     }
   });
 
+  it.each(Array.from({ length: 60 }, (_, seed) => seed))(
+    "is the one of the naive way, also when one rank plans for itself (seed %i)",
+    (seed) => {
+      const random = randomOf(seed, 2);
+      const layers = 1 + random.below(7);
+      const tensors = drawModel(random, layers);
+      const [from, to] = [drawLayout(random, layers), drawLayout(random, layers)];
+      const plans = planReshard(tensors, from, to);
+      for (let rank = 0; rank < ranksOf(to); rank++) {
+        const naive = planNaively(tensors, [from, to], rank);
+        expect(plans[rank]).toEqual(naive);
+        expect(planRank(tensors, [from, to], rank)).toEqual(naive);
+      }
+      expect(sectionSizes(tensors, to)).toEqual(plans.map(({ sectionBytes }) => sectionBytes));
+    },
+  );
+
   it("spreads what several ranks have over all of them", () => {
     const tensors = Array.from({ length: 16 }, (_, layer): ModelTensor => {
       return { name: `layers.${layer}`, shape: [64, 32], elementBytes: 2, partition: layer % 2, layer };
@@ -60,6 +86,31 @@ describe("a plan from one layout to another", () => {
     for (const { slices } of planReshard(tensors, { tp: 2, pp: 1, dp: 4 }, { tp: 4, pp: 1, dp: 1 }))
       for (const { from, bytes, count } of slices) given[from] = given[from]! + bytes * count;
     expect(new Set(given).size).toBe(1);
+  });
+
+  it("spreads tensors that nobody cuts over all who have them, though each rank plans for itself", () => {
+    const norms = Array.from({ length: 6 }, (_, layer): ModelTensor => {
+      return { name: `norms.${layer}`, shape: [64], elementBytes: 2, partition: null, layer };
+    });
+    const tp8 = { tp: 8, pp: 1, dp: 1 };
+    const given = new Array<number>(8).fill(0);
+    for (let rank = 0; rank < 8; rank++)
+      for (const { from, bytes } of planRank(norms, [tp8, tp8], rank).slices) given[from] = (given[from] ?? 0) + bytes;
+    expect(given).toEqual(new Array(8).fill(6 * 128));
+  });
+
+  it("of 200,000 tensors over 32 ranks is one of seconds at most", () => {
+    const tensors = Array.from({ length: 200_000 }, (_, i): ModelTensor => {
+      return { name: `w.${i}`, shape: [64, 3], elementBytes: 2, partition: i % 8 === 0 ? null : 0, layer: i % 61 };
+    });
+    const [from, to] = [
+      { tp: 32, pp: 1, dp: 1 },
+      { tp: 24, pp: 1, dp: 1 },
+    ];
+    const startedMs = performance.now();
+    const { slices } = planRank(tensors, [from, to], 12);
+    expect(performance.now() - startedMs).toBeLessThan(10_000); // planning for all ranks takes minutes
+    expect(slices.length).toBeGreaterThan(tensors.length);
   });
 
   it("takes a tensor that nobody cuts in one piece", () => {
@@ -100,5 +151,8 @@ describe("a plan from one layout to another", () => {
     expect(() => planReshard([tensor], one, { ...one, pp: 2 })).toThrow("layout.pp is 2");
     expect(() => planReshard([{ ...tensor, partition: 2 }], one, one)).toThrow("w.partition is 2");
     expect(() => planReshard([{ ...tensor, shape: [4, 0] }], one, one)).toThrow("w.shape is 0");
+    expect(() => planRank([tensor], [one, one], 1)).toThrow("rank is 1");
+    expect(() => planRank([tensor], [one, { ...one, tp: 0 }], 0)).toThrow("layout.tp is 0");
+    expect(() => sectionSizes([tensor], { ...one, tp: 0 })).toThrow("layout.tp is 0");
   });
 });

@@ -1,12 +1,11 @@
 /** Sections that no process has all of: rank r of each trainer serves shard r. The list of the shards has the digest that was voted on, so it is checked first. */
-import { invariant } from "@muster/base";
 import {
   type ParallelLayout,
-  planReshard,
+  planRank,
   type RankPlan,
   ranksOf,
   type ShardSource,
-  shardsOf,
+  sectionSizes,
 } from "@muster/collectives";
 import type { RankCut } from "@muster/engine";
 import { type Holder, partOf, type Section } from "@muster/protocol";
@@ -27,10 +26,7 @@ export const sizeOf = (cut: RankCut): number => ranksOf(layoutOf(cut));
 
 /** Size of the part of each rank. Pure. */
 export function partBytesOf(cut: RankCut): readonly number[] {
-  return Array.from({ length: sizeOf(cut) }, (_, rank) => {
-    const last = shardsOf(cut.tensors, layoutOf(cut), rank).at(-1);
-    return last ? last.offset + last.bytes : 0;
-  });
+  return sectionSizes(cut.tensors, layoutOf(cut));
 }
 
 /** What the digest of a list of shards begins with: that of a section as one piece is never taken for it. */
@@ -87,20 +83,17 @@ export async function shardSourcesOf(
 
 /** The way of a part of the weights from trainers to one rank of samplers. Pure. */
 export function regionsOf(from: RankCut | null, to: RankCut, rank: number): RankPlan {
-  const plan = planReshard(to.tensors, from ? layoutOf(from) : wholeLayout, layoutOf(to))[rank];
-  invariant(plan, "a rank is one of its layout");
-  return plan;
+  return planRank(to.tensors, [from ? layoutOf(from) : wholeLayout, layoutOf(to)], rank);
 }
 
 /** Of the cuts that were asked for: the way is the same for every version. */
-const wholePlans = new WeakMap<RankCut, readonly RankPlan[]>();
+const wholePlans = new WeakMap<RankCut, RankPlan>();
 
 /** The way of a section from the shards of trainers to one process. Of an optimizer only its engine knows what is in it: shard follows shard. Pure. */
 function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
   if (name === "weights") {
-    const [plan] = wholePlans.get(cut) ?? planReshard(cut.tensors, layoutOf(cut), wholeLayout);
-    invariant(plan, "one process is one rank");
-    wholePlans.set(cut, [plan]);
+    const plan = wholePlans.get(cut) ?? planRank(cut.tensors, [layoutOf(cut), wholeLayout], 0);
+    wholePlans.set(cut, plan);
     return plan;
   }
   let end = 0;

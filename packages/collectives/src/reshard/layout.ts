@@ -49,7 +49,7 @@ export function ranksOf({ tp, pp, dp }: ParallelLayout): number {
 }
 
 /** Where a rank is. Pure. */
-function placeOf(layout: ParallelLayout, rank: number): RankPlace {
+export function placeOf(layout: ParallelLayout, rank: number): RankPlace {
   return {
     tp: rank % layout.tp,
     pp: Math.floor(rank / layout.tp) % layout.pp,
@@ -57,25 +57,65 @@ function placeOf(layout: ParallelLayout, rank: number): RankPlace {
   };
 }
 
-/**
- * The stage of a layer: layers are dealt in order, the first stages get one more when they do not come out even. Pure.
- *
- * @throws MUSTER_ERR_NATIVE_OPTION_INVALID when there are more stages than layers.
- */
-function stageOf(layer: ModelTensor["layer"], layers: number, stages: number): number {
-  if (layer === "first") return 0;
-  if (layer === "last") return stages - 1;
-  const [short, longer] = [Math.floor(layers / stages), layers % stages];
-  const inLonger = longer * (short + 1);
-  return layer < inLonger ? Math.floor(layer / (short + 1)) : longer + Math.floor((layer - inLonger) / short);
+/** The stage of each tensor: layers are dealt in order, the first stages get one more when they do not come out even. Pure. */
+export function stagesOf(tensors: readonly ModelTensor[], { pp }: ParallelLayout): Int32Array {
+  const layers = layersOf(tensors);
+  const stages = new Int32Array(tensors.length);
+  for (const [i, { layer }] of tensors.entries())
+    if (layer === "last") stages[i] = pp - 1;
+    else if (layer !== "first") stages[i] = ownerOf(layers, layer, pp);
+  return stages;
 }
 
-/**
- * The elements of a dimension that a tensor-parallel rank has: cut as evenly as it goes, the first ranks get one more. Pure.
- */
-function cutOf(size: number, rank: number, ranks: number): { readonly start: number; readonly length: number } {
+/** The part of some elements that each of several ranks has: cut as evenly as it goes, the first ranks get one more. Pure. */
+export function cutOf(size: number, rank: number, ranks: number): { readonly start: number; readonly length: number } {
   const [short, longer] = [Math.floor(size / ranks), size % ranks];
   return { start: rank * short + Math.min(rank, longer), length: short + (rank < longer ? 1 : 0) };
+}
+
+/** The rank in whose part of {@link cutOf} an element is. Pure. */
+export function ownerOf(size: number, element: number, ranks: number): number {
+  const [short, longer] = [Math.floor(size / ranks), size % ranks];
+  const inLonger = longer * (short + 1);
+  return element < inLonger ? Math.floor(element / (short + 1)) : longer + Math.floor((element - inLonger) / short);
+}
+
+/** What of a tensor the ranks of one place in tensor parallelism have. Pure. */
+export function partOf(
+  tensor: ModelTensor,
+  layout: ParallelLayout,
+  tp: number,
+): { readonly start: number; readonly length: number; readonly bytes: number } {
+  if (tensor.partition === null) return { start: 0, length: 1, bytes: bytesOf(tensor) };
+  const size = tensor.shape[tensor.partition] ?? 1;
+  const { start, length } = cutOf(size, tp, layout.tp);
+  return { start, length, bytes: (bytesOf(tensor) / size) * length };
+}
+
+/** The sections of the ranks of one place in tensor parallelism, of all stages. */
+interface Column {
+  /** By tensor: where its part begins in the section of its stage, in bytes. */
+  readonly offsets: Float64Array;
+  /** By stage: length of its section, in bytes. */
+  readonly ends: Float64Array;
+}
+
+/** Lays the parts of all tensors out, one after another in their order. `stages` is that of {@link stagesOf}. Pure. */
+export function columnOf(
+  tensors: readonly ModelTensor[],
+  { layout, stages }: { readonly layout: ParallelLayout; readonly stages: Int32Array },
+  tp: number,
+): Column {
+  const { align = alignment } = layout;
+  const ends = new Float64Array(layout.pp);
+  const offsets = new Float64Array(tensors.length);
+  for (const [i, tensor] of tensors.entries()) {
+    const stage = stages[i] ?? 0;
+    const offset = Math.ceil((ends[stage] ?? 0) / align) * align;
+    offsets[i] = offset;
+    ends[stage] = offset + partOf(tensor, layout, tp).bytes;
+  }
+  return { offsets, ends };
 }
 
 /** Number of layers that the tensors name. Pure. */
@@ -90,32 +130,40 @@ function layersOf(tensors: readonly ModelTensor[]): number {
  */
 export function shardsOf(tensors: readonly ModelTensor[], layout: ParallelLayout, rank: number): readonly Shard[] {
   checkModel(tensors, layout);
-  checkWhole("rank", rank, { min: 0, max: ranksOf(layout) - 1 });
-  const layers = layersOf(tensors);
-  const place = placeOf(layout, rank);
-  const { align = alignment } = layout;
+  checkRank(layout, rank);
+  const { tp, pp } = placeOf(layout, rank);
+  const stages = stagesOf(tensors, layout);
+  const { offsets } = columnOf(tensors, { layout, stages }, tp);
   const shards: Shard[] = [];
-  let end = 0;
-  for (const tensor of tensors) {
-    if (stageOf(tensor.layer, layers, layout.pp) !== place.pp) continue;
-    const size = tensor.partition === null ? 1 : (tensor.shape[tensor.partition] ?? 1);
-    const { start, length } = tensor.partition === null ? { start: 0, length: 1 } : cutOf(size, place.tp, layout.tp);
-    const offset = Math.ceil(end / align) * align;
-    const bytes = (bytesOf(tensor) / Math.max(size, 1)) * length;
-    shards.push({ tensor, start, length, offset, bytes });
-    end = offset + bytes;
-  }
+  for (const [i, tensor] of tensors.entries())
+    if (stages[i] === pp) shards.push({ tensor, ...partOf(tensor, layout, tp), offset: offsets[i] ?? 0 });
   return shards;
 }
 
-/** Bytes of a rank's section. Pure. */
-export function sectionBytes(shards: readonly Shard[]): number {
-  const last = shards.at(-1);
-  return last ? last.offset + last.bytes : 0;
+/**
+ * Length of the section of each rank, in bytes. Pure.
+ *
+ * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a layout or a tensor that makes no sense.
+ */
+export function sectionSizes(tensors: readonly ModelTensor[], layout: ParallelLayout): readonly number[] {
+  checkModel(tensors, layout);
+  const stages = stagesOf(tensors, layout);
+  const columns = Array.from({ length: layout.tp }, (_, tp) => columnOf(tensors, { layout, stages }, tp));
+  return Array.from({ length: ranksOf(layout) }, (_, rank) => {
+    const { tp, pp } = placeOf(layout, rank);
+    return columns[tp]?.ends[pp] ?? 0;
+  });
 }
 
 function bytesOf({ shape, elementBytes }: ModelTensor): number {
-  return shape.reduce((product, size) => product * size, elementBytes);
+  let bytes = elementBytes;
+  for (const size of shape) bytes *= size;
+  return bytes;
+}
+
+/** @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a rank that the layout has not. */
+export function checkRank(layout: ParallelLayout, rank: number): void {
+  checkWhole("rank", rank, { min: 0, max: ranksOf(layout) - 1 });
 }
 
 /** @throws MUSTER_ERR_NATIVE_OPTION_INVALID for a layout or a tensor that makes no sense. */
@@ -124,8 +172,8 @@ export function checkModel(tensors: readonly ModelTensor[], layout: ParallelLayo
   const layers = layersOf(tensors);
   if (layers > 0) checkWhole("layout.pp", layout.pp, { min: 1, max: layers });
   for (const { name, shape, partition, elementBytes } of tensors) {
-    checkWhole(`${name}.elementBytes`, elementBytes, { min: 1, max: 16 });
-    for (const size of shape) checkWhole(`${name}.shape`, size, { min: 1, max: 2 ** 40 });
-    if (partition !== null) checkWhole(`${name}.partition`, partition, { min: 0, max: shape.length - 1 });
+    checkWhole(() => `${name}.elementBytes`, elementBytes, { min: 1, max: 16 });
+    for (const size of shape) checkWhole(() => `${name}.shape`, size, { min: 1, max: 2 ** 40 });
+    if (partition !== null) checkWhole(() => `${name}.partition`, partition, { min: 0, max: shape.length - 1 });
   }
 }
