@@ -1,25 +1,16 @@
 #!/usr/bin/env node
 /**
- * `npm run test:mutants -- --sample 20 --seed 1 [--only <part of path:line>] [--unmet]`: changes one small thing in the packages that decide, again
- * and again, and looks whether a unit test sees it. Without a seed it is the number of commits, so that each commit meets other mutants. One that
- * survives is printed with its place; the last line is `N passed, N failed`. With `--unmet` no test runs on a mutant: it lists those that no test enters.
+ * `npm run test:mutants -- --sample 20 --seed 1 [--all] [--within <seconds>] [--only <part of path:line>] [--unmet]`: changes one small thing in the
+ * packages that decide, again and again, and looks whether a unit test sees it, of so many seconds of tests for each. Without a seed it is the number of commits, so that each commit meets other mutants. One that
+ * survives is printed with its place; the last line is `N passed, N failed`. With `--unmet` no test runs on a mutant: it lists those that no test meets.
  */
 import { execFileSync } from "node:child_process";
-import { readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { dirname } from "node:path";
 import { parseArgs } from "node:util";
-import { endAsking, isSeenBy } from "./lib/mutants/asking.mjs";
-import { mutantsIn } from "./lib/mutants/mutants-in.mjs";
-import { filesUnder, reachesOf, reachOf } from "./lib/mutants/reach.mjs";
-
-const root = resolve(import.meta.dirname ?? ".", "..");
-
-/** What is changed, and the tests that must see it. Of the checkers the simulator's deliberate bugs show that they see: too slow for a mutant each. */
-const areas = [
-  { source: "packages/machines/src", tests: ["packages/machines/test"] },
-  { source: "packages/checkpoint/src", tests: ["packages/checkpoint/test"] },
-  { source: "packages/actors/src/controller", tests: ["packages/actors/test"] },
-];
+import { measured } from "./lib/mutants/measure.mjs";
+import { areas, numbered, root } from "./lib/mutants/numbers.mjs";
+import { end } from "./lib/mutants/ordering.mjs";
+import { Trial } from "./lib/mutants/trial.mjs";
 
 /** Numbers in [0, 1) that a seed gives. @param {number} seed */
 function drawsOf(seed) {
@@ -35,47 +26,71 @@ function drawsOf(seed) {
 const { values } = parseArgs({
   options: {
     sample: { type: "string", default: "20" },
+    all: { type: "boolean", default: false },
     seed: { type: "string" },
+    within: { type: "string", default: "60" },
     only: { type: "string", default: "" },
     unmet: { type: "boolean", default: false },
   },
 });
-const found = areas.flatMap((area) =>
-  filesUnder(area.source)
-    .flatMap((file) => mutantsIn(file, readFileSync(join(root, file), "utf8")))
-    .filter(({ file, line }) => `${file}:${line}`.includes(values.only))
-    .map((mutant) => ({ mutant, area })),
+const modules = numbered();
+const everything = [...modules.values()].flatMap(({ first, mutants }) =>
+  mutants.map((mutant, i) => ({ mutant, number: first + i })),
 );
+const found = everything.filter(({ mutant: { file, line } }) => `${file}:${line}`.includes(values.only));
 const seed =
   values.seed ?? execFileSync("git", ["rev-list", "--count", "HEAD"], { cwd: root, encoding: "utf8" }).trim();
 const next = drawsOf(Number(seed));
 const sample = found
   .map((entry) => ({ ...entry, at: next() }))
   .sort((a, b) => a.at - b.at)
-  .slice(0, values.unmet ? found.length : Number(values.sample));
-console.log(`${sample.length} of ${found.length} mutants, seed ${seed}`);
-const touched = [...new Set(sample.map(({ area }) => area))];
-const reaches = await reachOf(
-  touched.map(({ source }) => source),
-  [...new Set(touched.flatMap(({ tests }) => tests))],
+  .slice(0, values.all || values.unmet ? found.length : Number(values.sample))
+  .sort((a, b) => a.number - b.number);
+console.log(`${sample.length} of ${found.length} mutants${sample.length < found.length ? `, seed ${seed}` : ""}`);
+
+/** @param {string} file Of a module. */
+const areaOf = (file) => areas.find(({ source }) => file.startsWith(`${source}/`));
+const touched = areas.filter((area) => sample.some(({ mutant }) => areaOf(mutant.file) === area));
+const files = await measured(modules, touched);
+/** The numbers of what a test file of a package meets in this package. @param {string} file @param {Record<string, number[]>} met */
+const numbersOf = (file, met) =>
+  Object.entries(met)
+    .filter(([module]) => file.startsWith(`${areaOf(module)?.tests}/`))
+    .flatMap(([module, places]) => places.map((at) => (modules.get(module)?.first ?? 0) + at));
+const tests = files.flatMap(({ file, tests }) =>
+  tests.map((test) => ({ ...test, file, met: numbersOf(file, test.met) })),
 );
-if (reaches === null) {
-  console.error(
-    "without any change a test fails, so that nothing could be said of a mutant; mend it first: npx vitest run --project unit " +
-      touched.flatMap(({ tests }) => tests).join(" "),
-  );
-  process.exit(2);
+const outside = files.map(({ file, outside }) => ({ file, met: new Set(numbersOf(file, outside)) }));
+const meetings = new Map(sample.map(({ number }) => [number, 0]));
+for (const { met } of [...tests, ...outside])
+  for (const number of met) meetings.set(number, (meetings.get(number) ?? 0) + 1);
+
+const chosen = new Set(sample.map(({ number }) => number));
+const count = everything.length;
+const trial = new Trial({
+  chosen,
+  tests,
+  outside,
+  count,
+  withinMs: Number(values.within) * 1000,
+  say: (text) => console.log(text),
+});
+if (!values.unmet) await trial.run();
+await end();
+
+const isLost = (/** @type {number} */ number) => (values.unmet ? meetings.get(number) === 0 : !trial.seen.has(number));
+const lost = sample.filter(({ number }) => isLost(number));
+for (const { mutant, number } of lost)
+  console.log(`${meetings.get(number) ? "SURVIVED" : "UNMET   "} ${mutant.file}:${mutant.line} ${mutant.what}`);
+if (sample.length > 1) {
+  console.log();
+  for (const folder of new Set(sample.map(({ mutant }) => dirname(mutant.file)))) {
+    const here = sample.filter(({ mutant }) => dirname(mutant.file) === folder);
+    const seenHere = here.filter(({ number }) => !isLost(number)).length;
+    console.log(
+      `${((100 * seenHere) / here.length).toFixed(1).padStart(5)} %  ${seenHere} of ${here.length}  ${folder}`,
+    );
+  }
 }
-const survivors = [];
-for (const [at, { mutant, area }] of sample.entries()) {
-  const near = reaches.filter(({ test }) => area.tests.some((folder) => test.startsWith(`${folder}/`)));
-  const met = reachesOf(mutant, near);
-  const isSeen = met.length > 0 && (values.unmet || (await isSeenBy(mutant, met)));
-  const said = isSeen ? "seen    " : met.length > 0 ? "SURVIVED" : "UNMET   ";
-  if (!(isSeen && values.unmet))
-    console.log(`${at + 1}/${sample.length} ${said} ${mutant.file}:${mutant.line} ${mutant.what}`);
-  if (!isSeen) survivors.push(mutant);
-}
-endAsking();
-console.log(`\n${sample.length - survivors.length} passed, ${survivors.length} failed`);
-process.exitCode = survivors.length === 0 ? 0 : 1;
+console.log(`\n${sample.length - lost.length} passed, ${lost.length} failed`);
+process.exit(lost.length === 0 ? 0 : 1);

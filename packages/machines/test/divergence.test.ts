@@ -43,6 +43,12 @@ describe("a trainer that differs from the majority", () => {
     expect(after(true, ...nine, true).divergences).toEqual({ p2: [14] });
   });
 
+  it("is not blamed for steps that a rollback took back", () => {
+    const ahead = { ...after(), divergences: { p2: [3, 4, 5, 9] } };
+    expect(commit(ahead, false).divergences).toEqual({ p2: [3, 4] });
+    expect(commit({ ...ahead, divergences: { p2: [5, 9] } }, false).divergences).toEqual({});
+  });
+
   it("waits for its pause also when its process is known to have ended", () => {
     const state = after(true, true, true);
     const out = planDivergent(state)?.state ?? state;

@@ -109,6 +109,25 @@ describe("an incident", () => {
     expect(back.incidents).toMatchObject([{ kind: "member.suspected", recoveredAtMs: 4_000 }]);
   });
 
+  it("of a death leaves alone a silence that was over before, and that of another life", () => {
+    const suspected = (incarnation: string, atMs: number): IncidentFact => ({
+      kind: "member.suspected",
+      body: { ...name("policy-0"), incarnation, evidence: "no heartbeat", silentMs: 9 },
+      atMs,
+    });
+    const over = [
+      suspected("policy-0-i1", 10),
+      { kind: "member.recovered" as const, body: name("policy-0"), atMs: 20 },
+    ];
+    const log = after(...over, suspected("policy-0-i0", 30), died("policy-0", 40), committed(1, 50));
+    expect(log.incidents).toMatchObject([
+      { kind: "member.suspected", detectedAtMs: 10, recoveredAtMs: 20 },
+      { kind: "member.suspected", detectedAtMs: 30, recoveredAtMs: null },
+      { kind: "policy.died", detectedAtMs: 40, recoveredAtMs: 50 },
+    ]);
+    expect(log.counts).toEqual({ "member.suspected": 2, "policy.died": 1 });
+  });
+
   it("is a new controller, and none is the first", () => {
     const started = (term: number): IncidentFact => ({
       kind: "job.started",

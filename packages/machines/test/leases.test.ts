@@ -1,4 +1,13 @@
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import {
+  holdersOf,
+  leasesOf,
+  loadOf,
+  withLease,
+  withLeases,
+  withoutLease,
+} from "../src/controller/groups/lease-table.ts";
 import { finishItems, keyOf, releaseHolder, releaseLease, requeue } from "../src/controller/groups/leases.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import type { ControllerState } from "../src/controller/state.ts";
@@ -21,6 +30,51 @@ function leased(): ControllerState {
 it("another attempt at a group is other work, and so is another chunk", () => {
   expect(keyOf(train(1))).toBe(keyOf({ ...train(1) }));
   expect(new Set([train(1), train(1, 1), train(2), evaluate(1), evaluate(2)].map(keyOf)).size).toBe(5);
+});
+
+describe("who holds which leases", () => {
+  const lease = fc.record({ holder: fc.constantFrom("r0", "r1", "r2"), dueAtMs: fc.nat(9) });
+  const act = fc.record({ id: fc.nat(9), lease, does: fc.constantFrom("put", "remove", "ask") });
+
+  it("is what the table says, whatever was made, changed, moved to another holder and removed", () => {
+    fc.assert(
+      fc.property(fc.array(act, { maxLength: 40 }), (acts) => {
+        let leases: ControllerState["leases"] = {};
+        for (const { id, lease, does } of acts) {
+          if (does === "put") leases = withLease(leases, `1-${id}`, { ...lease, items: [] });
+          if (does === "remove") leases = withoutLease(leases, `1-${id}`);
+          // The index of a table that nobody asked for follows from no other.
+          if (does === "ask") leases = { ...leases };
+          const entries = Object.entries(leases);
+          for (const holder of ["r0", "r1", "r2"])
+            expect(new Map(leasesOf({ leases }, holder))).toEqual(
+              new Map(entries.filter(([, own]) => own.holder === holder)),
+            );
+          expect(new Set(Object.keys(holdersOf(leases)))).toEqual(new Set(entries.map(([, { holder }]) => holder)));
+        }
+      }),
+    );
+  });
+
+  it("is the same for many new ones at once as one by one", () => {
+    const made = Array.from(
+      { length: 70 },
+      (_, n) => [`1-${n}`, { holder: `r${n % 3}`, items: [], dueAtMs: n }] as const,
+    );
+    for (const count of [1, 63, 64, 70]) {
+      const table = withLeases({ "0-1": { holder: "r0", items: [], dueAtMs: 0 } }, made.slice(0, count));
+      expect(Object.keys(table)).toEqual(["0-1", ...made.slice(0, count).map(([id]) => id)]);
+      expect(leasesOf({ leases: table }, "r0")).toHaveLength(1 + Math.ceil(count / 3));
+    }
+  });
+
+  it("counts a large lease of training as the ones that it stands for, and an evaluation as one", () => {
+    const own = (...items: readonly object[]) => ["1-1", { holder: "r0", items: items as never, dueAtMs: 0 }] as const;
+    expect(loadOf([own(train(0), train(1))], 2)).toBe(1);
+    expect(loadOf([own(train(0), train(1), train(2)), own(train(3))], 2)).toBe(3);
+    expect(loadOf([own(evaluate(0), evaluate(1), evaluate(2))], 2)).toBe(1);
+    expect(loadOf([own()], 0)).toBe(1);
+  });
 });
 
 describe("a lease that is released", () => {

@@ -71,6 +71,24 @@ describe("what is left of a long list", () => {
       rest[0] = 1;
     }).toThrow(TypeError);
     expect(rest[0]).toBe(10);
+    const copy = [...rest];
+    for (const key of ["0", "489", "490", "-1", "01", "length", "map", Symbol.iterator, Symbol("other")]) {
+      expect([key, key in rest]).toEqual([key, key in copy]);
+      expect([key, Reflect.getOwnPropertyDescriptor(rest, key)]).toEqual([
+        key,
+        Reflect.getOwnPropertyDescriptor(copy, key),
+      ]);
+    }
+    expect(Reflect.ownKeys(rest)).toEqual(Reflect.ownKeys(copy));
+  });
+
+  it("is a copy where that costs nothing, and a view where it is long", () => {
+    const all = Array.from({ length: 300 }, (_, i) => i);
+    const viewed: unknown[] = [restOf(all, 44), restOf(restOf(all, 20), 24)];
+    expect(viewed).toEqual([all.slice(44), all.slice(44)]);
+    expect(Object.getOwnPropertyDescriptor(restOf(all, 45), "0")).toMatchObject({ value: 45 });
+    expect(Object.isExtensible(restOf(all, 45)) && (restOf(all, 45) as number[]).push(1)).toBe(256);
+    expect(() => (restOf(all, 44) as number[]).push(1)).toThrow(TypeError);
   });
 });
 

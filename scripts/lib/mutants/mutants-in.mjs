@@ -2,8 +2,8 @@
 import ts from "typescript";
 
 /**
- * One change: the characters from `start` to `end` become `text`.
- * @typedef {{ file: string, start: number, end: number, text: string, line: number, what: string }} Mutant
+ * One change: the characters from `start` to `end` become `text`; `whole` is the expression or the statement around it that can be chosen at run time.
+ * @typedef {{ file: string, start: number, end: number, text: string, whole: { start: number, end: number, isStatement: boolean }, line: number, what: string }} Mutant
  */
 
 /** @type {ReadonlyMap<ts.SyntaxKind, string>} */
@@ -42,8 +42,8 @@ export function mutantsIn(file, source) {
   /** @type {Mutant[]} */
   const mutants = [];
   const unseen = markedLines(source);
-  /** @param {ts.Node} node @param {string} text */
-  const add = (node, text) => {
+  /** @param {ts.Node} node @param {ts.Node} around @param {string} text */
+  const add = (node, around, text) => {
     const start = node.getStart(tree);
     const line = tree.getLineAndCharacterOfPosition(start).line + 1;
     if (unseen.has(line)) return;
@@ -52,6 +52,7 @@ export function mutantsIn(file, source) {
       start,
       end: node.end,
       text,
+      whole: { start: around.getStart(tree), end: around.end, isStatement: ts.isStatement(around) },
       line,
       what: `${clip(node.getText(tree))} -> ${clip(text || "nothing")}`,
     });
@@ -60,8 +61,10 @@ export function mutantsIn(file, source) {
   const visit = (node) => {
     if (ts.isTypeNode(node) || ts.isImportDeclaration(node) || isForPeople(node, tree)) return;
     const text = changed(node, tree);
-    if (text !== null)
-      add(ts.isBinaryExpression(node) ? node.operatorToken : ts.isIfStatement(node) ? node.expression : node, text);
+    if (text !== null) {
+      const condition = ts.isIfStatement(node) ? node.expression : node;
+      add(ts.isBinaryExpression(node) ? node.operatorToken : condition, condition, text);
+    }
     ts.forEachChild(node, visit);
   };
   visit(tree);
@@ -79,6 +82,7 @@ function changed(node, tree) {
     return node.operand.getText(tree);
   if (node.kind === ts.SyntaxKind.TrueKeyword) return "false";
   if (node.kind === ts.SyntaxKind.FalseKeyword) return "true";
+  if (ts.isNumericLiteral(node) && ts.isPropertyAssignment(node.parent) && node.parent.name === node) return null;
   if (ts.isNumericLiteral(node) && (isOfScale(node.parent) || isNothingYet(node.parent))) return null;
   // From ten on a number is a size that somebody chose, and one more would be as right: ten times as many is as good as no bound.
   if (ts.isNumericLiteral(node))

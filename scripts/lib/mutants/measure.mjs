@@ -1,0 +1,74 @@
+/** What each test meets without any change, measured once and kept in `.muster/mutants.json` until its file, its helpers or a module that it loads changes. */
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { filesUnder, root } from "./numbers.mjs";
+import { run } from "./ordering.mjs";
+
+const keptIn = join(root, ".muster/mutants.json");
+
+/**
+ * A test file: what each of its tests takes and meets, and what is met outside of tests, while it is read; per module the places of mutants in it.
+ * @typedef {{ file: string, digest: string, loaded: string[], outside: Met, tests: { id: string, name: string, ms: number, met: Met }[] }} Measured
+ * @typedef {Record<string, number[]>} Met
+ */
+
+/** @param {string} path */
+function read(path) {
+  return existsSync(join(root, path)) ? readFileSync(join(root, path), "utf8") : "";
+}
+
+const own = ["mutants-in", "switched", "runner"].map((name) => `scripts/lib/mutants/${name}.mjs`);
+
+/** @param {string} file @param {readonly string[]} loaded @param {readonly string[]} helpers */
+function digestOf(file, loaded, helpers) {
+  const hash = createHash("sha256");
+  for (const path of [file, ...helpers, ...[...loaded].sort(), ...own]) hash.update(`${path}\n${read(path)}\n`);
+  return hash.digest("hex");
+}
+
+/** @param {ReturnType<typeof import("./numbers.mjs").numbered>} modules @param {{ tests: string }[]} touched @returns {Promise<Measured[]>} */
+export async function measured(modules, touched) {
+  /** @type {Measured[]} */
+  const kept = existsSync(keptIn) ? JSON.parse(readFileSync(keptIn, "utf8")) : [];
+  const count = [...modules.values()].reduce((sum, { mutants }) => sum + mutants.length, 0);
+  const owners = [...modules].flatMap(([file, { mutants }]) => mutants.map((_, at) => ({ file, at })));
+  /** @param {number[]} numbers @returns {Met} */
+  const byModule = (numbers) => {
+    /** @type {Met} */
+    const met = {};
+    for (const { file, at } of numbers.flatMap((number) => owners[number] ?? [])) {
+      met[file] ??= [];
+      met[file].push(at);
+    }
+    return met;
+  };
+  /** @type {Measured[]} */
+  const all = [];
+  for (const { tests } of touched) {
+    const files = filesUnder(tests);
+    const helpers = files.filter((file) => !file.endsWith(".test.ts"));
+    for (const file of files.filter((path) => path.endsWith(".test.ts"))) {
+      const before = kept.find((entry) => entry.file === file);
+      if (before && before.digest === digestOf(file, before.loaded, helpers)) {
+        all.push(before);
+        continue;
+      }
+      const { lines, hasPassed } = await run([file], { way: "measure", count });
+      if (!hasPassed)
+        throw new Error(`${file} fails without any change; mend it first: npx vitest run --project unit ${file}`);
+      const { loaded, outside } = lines.find((line) => line.loaded);
+      const tests = lines
+        .filter((line) => line.met)
+        .map((line) => ({ ...line, id: line.test, met: byModule(line.met) }));
+      all.push({ file, digest: digestOf(file, loaded, helpers), loaded, outside: byModule(outside), tests });
+      console.log(`measured ${file}: ${tests.length} tests`);
+      mkdirSync(dirname(keptIn), { recursive: true });
+    }
+    writeFileSync(
+      keptIn,
+      JSON.stringify([...all, ...kept.filter((entry) => !all.some(({ file }) => file === entry.file))]),
+    );
+  }
+  return all;
+}
