@@ -3,7 +3,7 @@
  * when enough hosts have it, and what it covers of the groups stream is nothing that a later step needs (S28).
  */
 import { messageOf } from "@muster/base";
-import { type CheckpointFs, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
+import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
 import type { StateSections } from "@muster/engine";
 import { type ControllerState, membersOf } from "@muster/machines";
 import { type Body, firstSeqOf, type StreamPlace } from "@muster/protocol";
@@ -26,8 +26,6 @@ export class CheckpointChecker {
   readonly #isCommitted: (state: StateSections) => boolean;
   #newest: { readonly path: string; readonly order: number } | null = null;
   #best: string | null = null;
-  /** Reported when a newer one had taken its place already, whose report is to follow: by path, its order. */
-  readonly #replaced = new Map<string, number>();
   readonly #damaged = new Set<string>();
   /** By lineage and step: hosts that reported the checkpoint durable. */
   readonly #hosts = new Map<string, Set<string>>();
@@ -46,8 +44,6 @@ export class CheckpointChecker {
     const order = lineage * 1e6 + step;
     // An older one may have been replaced while its writer stood still.
     if (order < (this.#newest?.order ?? -1) || this.#damaged.has(path)) return;
-    for (const [older, of] of this.#replaced) if (of < order) this.#replaced.delete(older);
-    if (await this.#isReplaced(path, order)) return void this.#replaced.set(path, order);
     this.#newest = { path, order };
     // What is synced is looked at in the same moment: whoever reads the rest takes time.
     const durable = this.#durable?.();
@@ -153,8 +149,6 @@ export class CheckpointChecker {
 
   /** The newest checkpoint must still be there at the end. */
   async verifyAtEnd(): Promise<void> {
-    for (const path of this.#replaced.keys())
-      this.#judge.require(false, "S25", () => `${path} was reported durable, and the newer one in its place never was`);
     if (this.#newest) await this.#read(this.#newest.path, { invariant: "S26", why: "is the newest at the end" });
     if (this.#best && !this.#damaged.has(this.#best))
       await this.#read(this.#best, { invariant: "S26", why: "is the best at held-out prompts" });
@@ -164,15 +158,6 @@ export class CheckpointChecker {
   async verifyAfterPowerLoss(): Promise<void> {
     if (this.#newest)
       await this.#read(this.#newest.path, { invariant: "S29", why: "is the newest after a loss of power" });
-  }
-
-  /** True when it is not there any more, and a newer one is. A report may be on its way for longer than the next save takes. */
-  async #isReplaced(path: string, order: number): Promise<boolean> {
-    const root = path.slice(0, path.lastIndexOf("/"));
-    const isThere = (await this.#fs.stat(path)) !== null;
-    if (isThere || root === "") return false;
-    const newest = await (await openCheckpointStore({ root, keep: 1, now: () => new Date(0), fs: this.#fs })).latest();
-    return newest !== null && newest.lineage * 1e6 + newest.step > order;
   }
 
   async #read(

@@ -4,6 +4,7 @@ import type { Ledger } from "@muster/protocol";
 import { byOffset, encodeSafetensorsHeader, type PlacedTensor } from "@muster/tensors";
 import { errors } from "./errors.ts";
 import type { CheckpointManifest, Cursor, fileNames } from "./manifest.ts";
+import { counterMax, stepMax } from "./names.ts";
 
 /** One contiguous part of a weight version. */
 export interface CheckpointSection {
@@ -141,4 +142,15 @@ function configBytes(content: CheckpointContent): Uint8Array {
     throw contentInvalid(content, "modelConfig", "must be a plain object of at most 1 MiB as JSON");
   }
   return new TextEncoder().encode(`${text}\n`);
+}
+
+/** Checks that a name can hold the numbers of a version. @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID */
+export function checkNumbers(content: CheckpointContent): void {
+  const limits = { lineage: Number.MAX_SAFE_INTEGER, step: stepMax, version: counterMax, term: counterMax } as const;
+  for (const [field, limit] of Object.entries(limits)) {
+    const value = content[field as keyof typeof limits];
+    if (!Number.isSafeInteger(value) || value < 0 || value > limit) {
+      throw contentInvalid(content, field, `is ${value}; it must be a whole number from 0 to ${limit}`);
+    }
+  }
 }

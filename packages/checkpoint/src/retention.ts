@@ -27,35 +27,49 @@ export function newestFirst(a: CheckpointInfo, b: CheckpointInfo): number {
   );
 }
 
+/** What retention goes by. */
+export interface RetentionRule {
+  /** Newest versions that stay, with every copy that several writers made of them, ≥ 1. */
+  readonly keep: number;
+  /** Newest versions that stay while nothing that is pinned is here, where that is more. */
+  readonly keepUnpinned?: number | undefined;
+  /** All from the oldest of these names on stay: who would go back to it may not have heard of the newer ones yet, or of some of them only. */
+  readonly pinned: ReadonlySet<string>;
+  /** The one that is about to be reported stays, and all that is newer. */
+  readonly saved?: string | undefined;
+  /** Stays by itself, however old it is. */
+  readonly spared?: SparedVersion | null;
+  /** Go although they are newer than what is pinned, unless they are among the newest. */
+  readonly superseded?: readonly SupersededCheckpoint[];
+  /** There is no room for one more: superseded ones go also when they are among the newest. */
+  readonly isFull?: boolean;
+}
+
 /**
  * Plans what retention removes.
  *
  * @param verified - Complete and verified checkpoints, newest first; damaged ones neither count nor go: they are evidence.
- * @param options - `keep` ≥ 1 newest versions stay, with every copy that several writers made of them, and all from the oldest `pinned` name on:
- *   who would go back to it may not have heard of the newer ones yet, or of some of them only. `spared` stays by itself, however old it is. `superseded` ones
- *   go although they are newer than what is pinned, unless they are among the newest.
  * @returns Names to remove, oldest first, so that an interrupted removal leaves the newer ones.
  */
-export function planRetention(
-  verified: readonly CheckpointInfo[],
-  options: {
-    readonly keep: number;
-    readonly pinned: ReadonlySet<string>;
-    readonly spared?: SparedVersion | null;
-    readonly superseded?: readonly SupersededCheckpoint[];
-  },
-): readonly string[] {
-  const versions = [...new Set(verified.map(versionOf))].slice(0, Math.max(1, options.keep));
-  const oldestPinned = verified.findLastIndex(({ name }) => options.pinned.has(name));
+export function planRetention(verified: readonly CheckpointInfo[], rule: RetentionRule): readonly string[] {
+  const { keep, keepUnpinned = keep, pinned, saved, spared, isFull = false } = rule;
+  const versions = [...new Set(verified.map(versionOf))];
+  const isNewest = (info: CheckpointInfo, count: number) =>
+    versions.slice(0, Math.max(1, count)).includes(versionOf(info));
+  const isPinned = verified.some(({ name }) => pinned.has(name));
+  const oldest = verified.findLastIndex(({ name }) => pinned.has(name) || name === saved);
   return verified
-    .filter((info, i) => i > oldestPinned || (isSuperseded(info, options) && !options.pinned.has(info.name)))
-    .filter((info) => !versions.includes(versionOf(info)) && !isSpared(info, options.spared))
+    .filter((info, i) => {
+      if (pinned.has(info.name) || info.name === saved || isSpared(info, spared)) return false;
+      if (isSuperseded(info, rule) && (isFull || !isNewest(info, keep))) return true;
+      return i > oldest && !isNewest(info, isPinned ? keep : Math.max(keep, keepUnpinned));
+    })
     .map((info) => info.name)
     .reverse();
 }
 
 /** True when a checkpoint is one of those that never came to count. Pure. */
-export function isSuperseded(
+function isSuperseded(
   { name, manifestDigest }: CheckpointInfo,
   { superseded = [] }: { readonly superseded?: readonly SupersededCheckpoint[] },
 ): boolean {

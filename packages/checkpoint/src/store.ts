@@ -4,25 +4,18 @@
  */
 import { basename, dirname, join } from "node:path";
 import { hasCode, type MusterError, messageOf } from "@muster/base";
-import {
-  type CheckpointContent,
-  contentInvalid,
-  isSameState,
-  isSameVersion,
-  planConfig,
-  planFiles,
-} from "./content.ts";
+import { type CheckpointContent, checkNumbers, isSameState, isSameVersion, planConfig, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
 import type { CheckpointFs } from "./files.ts";
 import { type Listing, listClaimed, listVerified, orReadFailed } from "./listing.ts";
-import { checkName, counterMax, stepMax } from "./names.ts";
+import { checkName } from "./names.ts";
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
 import {
   isBefore,
-  isSuperseded,
   newestFirst,
   planRetention,
+  type RetentionRule,
   type SparedVersion,
   type SupersededCheckpoint,
 } from "./retention.ts";
@@ -40,6 +33,8 @@ export interface CheckpointStoreOptions {
   readonly root: string;
   /** Newest checkpoints that retention leaves, ≥ 1. */
   readonly keep: number;
+  /** Newest versions that retention leaves while nothing pinned is here: until a writer hears which one counts, each may. Default `keep`. */
+  readonly keepUnpinned?: number;
   /** Wall time, for `createdAt`. */
   readonly now: () => Date;
   /** The disk; by default that of this host. */
@@ -203,7 +198,7 @@ async function save(state: StoreState, content: CheckpointContent, signal: Abort
   planFiles(content);
   const verified = await listVerified(state, signal);
   const existing = findSaved(verified, content, (info) => isSameVersion(info, content));
-  return settle(state, existing ?? (await writeWithRoom(state, content, signal)), verified);
+  return settle(state, existing ?? (await writeWithRoom(state, { content, signal, verified })), verified);
 }
 
 /** A checkpoint is durable: `latest` names the newest, and what is not kept goes. */
@@ -297,22 +292,23 @@ async function shardFault(
   return fault;
 }
 
-/** Writes a new folder; on a full disk what never came to count makes room, once. */
+/** Writes a new folder; on a full disk what is not kept makes room, once. */
 async function writeWithRoom(
   state: StoreState,
-  content: CheckpointContent,
-  signal: AbortSignal,
+  {
+    content,
+    signal,
+    verified,
+  }: Pick<SetOptions, "content" | "signal"> & { readonly verified: readonly CheckpointInfo[] },
 ): Promise<CheckpointInfo> {
   try {
     return await writeNew(state, content, signal);
   } catch (error) {
     if (!hasCode(error, "MUSTER_ERR_CHECKPOINT_DISK_FULL")) throw error;
-    const pinned = new Set(state.pins.values());
-    const known = [...state.hashed.values()].map(({ info }) => info);
-    const useless = known.filter((info) => isSuperseded(info, state) && !pinned.has(info.name));
+    const useless = planRetention(verified, { ...ruleOf(state), isFull: true });
     const swept = await sweep(state.place, state.options.graceMs).catch(() => []);
     if (useless.length + swept.length === 0) throw error;
-    for (const { name } of useless) await orReadFailed(name, removeFolder(state.place, name));
+    for (const name of useless) await orReadFailed(name, orGone(removeFolder(state.place, name)));
     return writeNew(state, content, signal);
   }
 }
@@ -340,16 +336,6 @@ async function discard({ fs }: Place, path: string): Promise<string> {
   }
 }
 
-function checkNumbers(content: CheckpointContent): void {
-  const limits = { lineage: Number.MAX_SAFE_INTEGER, step: stepMax, version: counterMax, term: counterMax } as const;
-  for (const [field, limit] of Object.entries(limits)) {
-    const value = content[field as keyof typeof limits];
-    if (!Number.isSafeInteger(value) || value < 0 || value > limit) {
-      throw contentInvalid(content, field, `is ${value}; it must be a whole number from 0 to ${limit}`);
-    }
-  }
-}
-
 /** What is saved already. @throws What {@link olderFlaw} says, when it is not. */
 function findSaved(
   verified: readonly CheckpointInfo[],
@@ -373,20 +359,23 @@ function olderFlaw(newest: CheckpointInfo | undefined, content: CheckpointConten
 
 /** Removes what is not kept; never what is about to be reported as `saved`, though another writer may have made newer ones since. */
 async function retain(state: StoreState, saved: CheckpointInfo): Promise<readonly string[]> {
-  const pinned = new Set([...state.pins.values(), saved.name]);
   const warnings: string[] = [];
   try {
-    const { spared, superseded, options } = state;
-    const names = planRetention(await listVerified(state), { keep: options.keep, pinned, spared, superseded });
+    const names = planRetention(await listVerified(state), { ...ruleOf(state), saved: saved.name });
     for (const name of names) await orGone(removeFolder(state.place, name));
     await removeOldSets(state.place, saved);
-    await sweep(state.place, options.graceMs);
+    await sweep(state.place, state.options.graceMs);
   } catch (error) {
     // The new checkpoint is durable whatever happens here; the next save tries again.
     warnings.push(`older checkpoints could not be removed: ${messageOf(error)}`);
   }
   return warnings;
 }
+
+const ruleOf = ({ options: { keep, keepUnpinned }, pins, spared, superseded }: StoreState): RetentionRule => ({
+  ...{ keep, keepUnpinned, spared, superseded },
+  pinned: new Set(pins.values()),
+});
 
 function pin({ pins }: StoreState, name: string): () => void {
   checkName(name);

@@ -290,6 +290,23 @@ describe("retention", () => {
     expect(await steps()).toEqual([6, 5]);
   });
 
+  it("leaves more while nothing that is pinned is here, whoever wrote it: each may be the one that is named next", async () => {
+    const disk = await emptyDisk();
+    const openOne = () =>
+      openCheckpointStore({ root, keep: 1, keepUnpinned: 3, fs: disk.fs, now: () => new Date(disk.nowMs) });
+    const died = await openOne();
+    for (const step of [1, 2]) await died.save(contentOf(step), never);
+    const store = await openOne();
+    store.pin("step-00000009-v9-t1");
+    await store.save(contentOf(3), never);
+    expect(await stepsIn(store)).toEqual([3, 2, 1]);
+    await store.save(contentOf(4), never);
+    expect(await stepsIn(store)).toEqual([4, 3, 2]);
+    store.pin((await store.latest())?.name ?? "");
+    await store.save(contentOf(5), never);
+    expect(await stepsIn(store)).toEqual([5, 4]);
+  });
+
   it("spares one version more, by itself, as long as it is named", async () => {
     const store = await open(await emptyDisk(), 2);
     for (const step of [1, 2]) await store.save(contentOf(step), never);

@@ -1,4 +1,4 @@
-/** Copies that never came to count: they go although they are newer than what is pinned, and make room on a full disk. */
+/** What goes although it is newer than what is pinned: copies that never came to count. And what makes room on a full disk. */
 import { describe, expect, it } from "vitest";
 import { type CheckpointStore, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
 import { contentOf, never } from "./content.ts";
@@ -81,5 +81,25 @@ describe("a disk without room", () => {
     const { store } = await full("named");
     await store.save(contentOf(6), never);
     expect(await stepsOf(store)).toEqual([6, 2]);
+  });
+
+  it("is given room by what is older than the pinned one and not kept, which was to go with the next save", async () => {
+    const { disk, store } = await storeOf(1);
+    const [first] = await savedSteps(store, [2]);
+    const unpin = store.pin(first?.name ?? "");
+    const [second] = await savedSteps(store, [4]);
+    disk.bytesMax = [...disk.files().values()].reduce((sum, { length }) => sum + length, 200);
+    unpin();
+    store.pin(second?.name ?? "");
+    await store.save(contentOf(6), never);
+    expect(await stepsOf(store)).toEqual([6, 4]);
+  });
+
+  it("keeps the newest ones that nobody has named yet", async () => {
+    const { disk, store } = await storeOf(3);
+    await savedSteps(store, [2, 4]);
+    disk.bytesMax = [...disk.files().values()].reduce((sum, { length }) => sum + length, 200);
+    await expect(store.save(contentOf(6), never)).rejects.toMatchObject({ code: "MUSTER_ERR_CHECKPOINT_DISK_FULL" });
+    expect(await stepsOf(store)).toEqual([4, 2]);
   });
 });

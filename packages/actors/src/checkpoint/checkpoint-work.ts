@@ -32,6 +32,12 @@ type EffectOf<T extends CheckpointEffect["type"]> = Extract<CheckpointEffect, { 
 /** Age from which what is left of a checkpoint is taken for that of a writer that died; twice the longest write where that is longer. */
 const graceMinMs = 3_600_000;
 
+/**
+ * Versions that stay while the controller has named none of those that are here: it may still come to name any that was written, also by who died, once
+ * it hears of it. It puts out who leaves three orders unanswered, so it hears of more than these from nobody.
+ */
+const unnamedMax = 8;
+
 /** Longest cause in a report. */
 const causeMax = 2_000;
 
@@ -121,7 +127,13 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
       this.#doors.network(admission.config.network);
       const now = (): Date => new Date(this.#tools.environment.wallMs());
       const graceMs = Math.max(graceMinMs, 2 * admission.config.timing.checkpointMs);
-      const store = await this.#doors.checkpointStore({ root: directory, keep, now, graceMs });
+      const store = await this.#doors.checkpointStore({
+        root: directory,
+        keep,
+        keepUnpinned: unnamedMax,
+        now,
+        graceMs,
+      });
       this.#sweep(store);
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened({ ...admission, store });
