@@ -4,7 +4,17 @@
  */
 import { setImmediate } from "node:timers/promises";
 import type { Logger } from "@muster/base";
-import { type CheckpointStore, type LoadedCheckpoint, loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
+import {
+  type CheckpointInfo,
+  type CheckpointStore,
+  type ChooseParts,
+  type LoadedCheckpoint,
+  loadCheckpoint,
+  loadCheckpointParts,
+  openCheckpointStore,
+  type ReadParts,
+  verifyCheckpoint,
+} from "@muster/checkpoint";
 import {
   type DataPlaneActivity,
   type DataPlaneListener,
@@ -90,6 +100,10 @@ export interface Doors {
   pullShards: typeof pullShards;
   checkpointStore(options: Parameters<typeof openCheckpointStore>[0]): Promise<CheckpointStore>;
   loadCheckpoint(path: string, signal?: AbortSignal): Promise<LoadedCheckpoint>;
+  /** Reads what is wanted of a checkpoint. The caller compares digests. */
+  loadCheckpointParts(path: string, choose: ChooseParts, signal: AbortSignal): Promise<ReadParts>;
+  /** Reads a checkpoint through and checks every digest, in the memory of a few pieces. */
+  verifyCheckpoint(path: string, signal: AbortSignal): Promise<CheckpointInfo>;
 }
 
 /** What some jobs need besides. */
@@ -155,6 +169,8 @@ export const hostDoors = (
   pullShards,
   checkpointStore: openCheckpointStore,
   loadCheckpoint: (path, signal) => loadCheckpoint(path, signal ? { signal } : {}),
+  loadCheckpointParts: (path, choose, signal) => loadCheckpointParts(path, choose, { signal }),
+  verifyCheckpoint: (path, signal) => verifyCheckpoint(path, { signal }),
 });
 
 /** Asked for with every version, and the same for the whole life of a replica: of a model of many tensors it takes seconds to work out. */

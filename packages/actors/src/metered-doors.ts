@@ -170,6 +170,8 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
         { bytes: ({ sections }) => sections.reduce((sum, section) => sum + section.bytes.byteLength, 0) },
         () => doors.loadCheckpoint(path, signal),
       ),
+    loadCheckpointParts: (path, choose, signal) =>
+      measure("load", { bytes: ({ bytes }) => bytes, signal }, () => doors.loadCheckpointParts(path, choose, signal)),
   };
 }
 

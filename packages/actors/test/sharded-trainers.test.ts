@@ -1,8 +1,11 @@
 /** Trainers whose processes each have a shard of the training state: what they publish, vote on, sum, take and load, and who can read it. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { randomOf, silentLogger } from "@muster/base";
 import type { PolicyEngine, RankCut } from "@muster/engine";
 import { readGradient, writeGradient } from "@muster/engine/internal";
 import type { Holder, JobConfig, Section } from "@muster/protocol";
+import { placeDensely } from "@muster/tensors";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { type Doors, openRankProgram } from "../src/index.ts";
@@ -315,36 +318,91 @@ describe("gradients of ranks", () => {
 });
 
 describe("a checkpoint", () => {
-  /** A checkpoint as it lies on disk: written by trainers of this layout. */
-  async function checkpointOf(written: Trainer, cut: RankCut): Promise<Doors["loadCheckpoint"]> {
+  const tensors = placeDensely([
+    { name: "rows", dtype: "f32", shape: [10, 4] },
+    { name: "columns", dtype: "bf16", shape: [6, 8] },
+    { name: "norm", dtype: "f32", shape: [5] },
+  ]);
+
+  const more: RankCut["tensors"][number] = {
+    name: "more",
+    shape: [1],
+    elementBytes: 4,
+    partition: null,
+    layer: "last",
+  };
+
+  /** A checkpoint on disk, of trainers of this layout, in as many files for each section. */
+  async function checkpointOf(written: Trainer, cut: RankCut, files: number): Promise<string> {
     const { sections, holders } = await published(written, "policy-0");
     const { bytes } = await collectShards(puller(), { ...id, sections, holders }, { cut, signal });
-    const info = { name: "step-3", manifestDigest: "m", sections };
-    const kept = sections.map(({ name, digest }) => ({ name, digest, bytes: bytes[name] }));
-    return async () => ({ info, sections: kept }) as never;
+    const root = join(directory.path, "checkpoints");
+    const store = await doors.checkpointStore({ root, keep: 1, now: () => new Date(0) });
+    const content = {
+      ...{ job, ...id, step: 3, term: 1, tensors, modelConfig: {}, groupsWatermark: 0, engineBuild: "b" },
+      sections: sections.map(({ name, digest }) => ({ name, digest, bytes: bytes[name] ?? new Uint8Array() })),
+      ledger: { admitted: 0, trained: 0, aborted: 0, quarantined: 0 },
+    };
+    if (files === 1) return (await store.save(content, signal)).path;
+    await store.saveShards(content, { indices: Array.from({ length: files }, (_, i) => i + 1), of: files }, signal);
+    return (await store.seal(content, files, signal)).path;
   }
 
-  it("gives each rank its shard back", async () => {
-    const written = await trainer("policy-0", cutOver(2, 2), drawn(8));
-    const loadCheckpoint = await checkpointOf(written, cutOver(2, 2));
-    const other = await trainer("policy-1", cutOver(2, 2), drawn(9), () => ({ ...doors, loadCheckpoint }));
-    await other.state.load({ path: "/checkpoints/step-3" }, signal);
-    expect(other.ranks.map(({ live }) => live)).toEqual(written.ranks.map(({ live }) => live));
+  it.each([1, 2, 3])(
+    "in %i files gives each rank its shard back, and none reads or has room for more",
+    async (files) => {
+      const written = await trainer("policy-0", cutOver(2, 2), drawn(8));
+      const path = await checkpointOf(written, cutOver(2, 2), files);
+      const read: number[] = [];
+      const other = await trainer("policy-1", cutOver(2, 2), drawn(9), (rank) => ({
+        ...doors,
+        loadCheckpoint: () => Promise.reject(new Error("the whole")),
+        loadCheckpointParts: async (...asked) => {
+          const parts = await doors.loadCheckpointParts(...asked);
+          read[rank] = parts.bytes;
+          return parts;
+        },
+      }));
+      await other.state.load({ path }, signal);
+      expect(other.ranks.map(({ live }) => live)).toEqual(written.ranks.map(({ live }) => live));
+      const { manifestDigest } = await doors.verifyCheckpoint(path, signal);
+      await other.state.load({ path, manifestDigests: [manifestDigest] }, signal);
+      expect(read).toEqual(other.ranks.map(({ live }) => live.weights.length + live.optimizer.length));
+    },
+  );
+
+  it("that is damaged is told from one of another layout, and nothing of it is taken", async () => {
+    const path = await checkpointOf(await trainer("policy-0", cutOver(2), drawn(8)), cutOver(2), 1);
+    const file = join(path, "model.safetensors");
+    const bytes = readFileSync(file);
+    bytes[bytes.length - 1] = (bytes[bytes.length - 1] ?? 0) ^ 1;
+    writeFileSync(file, bytes);
+    const other = await trainer("policy-1", cutOver(2), drawn(9));
+    const before = other.ranks.map(({ live }) => live);
+    await expect(other.state.load({ path }, signal)).rejects.toMatchObject({
+      code: "MUSTER_ERR_CHECKPOINT_CORRUPT",
+      params: { manifestDigest: expect.stringMatching(/^[0-9a-f]{64}$/) },
+    });
+    expect(other.ranks.map(({ live }) => live)).toEqual(before);
   });
 
   it("of another layout is refused, and nothing of it is taken", async () => {
-    const loadCheckpoint = await checkpointOf(await trainer("policy-0", cutOver(2), drawn(8)), cutOver(2));
-    const other = await trainer("policy-1", cutOver(1, 2), drawn(9), () => ({ ...doors, loadCheckpoint }));
+    const path = await checkpointOf(await trainer("policy-0", cutOver(2), drawn(8)), cutOver(2), 2);
+    const other = await trainer("policy-1", cutOver(1, 2), drawn(9));
     const before = other.ranks.map(({ live }) => live);
-    await expect(other.state.load({ path: "/checkpoints/step-3" }, signal)).rejects.toMatchObject({
+    await expect(other.state.load({ path }, signal)).rejects.toMatchObject({
       code: "MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS",
       message: expect.stringContaining("set processes.policy as it was"),
     });
-    const three = await trainer("policy-2", cutOver(3), drawn(9), () => ({ ...doors, loadCheckpoint }));
-    await expect(three.state.load({ path: "/checkpoints/step-3" }, signal)).rejects.toThrow(
+    const three = await trainer("policy-2", cutOver(3), drawn(9));
+    await expect(three.state.load({ path }, signal)).rejects.toThrow(
       /its optimizer has 24 bytes, and that of this job 48/,
     );
-    const replaced = { path: "/checkpoints/step-3", manifestDigests: ["another"] };
+    const larger = await trainer("policy-3", { ...cutOver(2), tensors: [...cutOver(2).tensors, more] }, drawn(9));
+    await expect(larger.state.load({ path }, signal)).rejects.toThrow(
+      /its weights has 276 bytes, and that of this job 280/,
+    );
+    const replaced = { path, manifestDigests: ["another"] };
     await expect(other.state.load(replaced, signal)).rejects.toMatchObject({ code: "MUSTER_ERR_CHECKPOINT_REPLACED" });
     expect(other.ranks.map(({ live }) => live)).toEqual(before);
   });

@@ -6,7 +6,7 @@ import { createHash, webcrypto } from "node:crypto";
 import type { ByteSource } from "./content.ts";
 
 /** Size of every piece but the last one of a file. Part of format 2: another size gives other digests. */
-const pieceBytes = 4 * 1024 * 1024;
+export const pieceBytes = 4 * 1024 * 1024;
 
 /** Pieces that are worked on at once: as many as Node has threads for it, unless it is told otherwise. */
 const lanesMax = 4;

@@ -45,7 +45,8 @@ export interface Folder {
 
 type AnyEntry = CheckpointManifest["files"][number];
 
-interface OpenFile {
+/** A file that the manifest lists. */
+export interface OpenFile {
   readonly entry: AnyEntry;
   readonly file: ReadableFile;
 }
@@ -104,7 +105,7 @@ function smallFile(sizeBytes: number): FileTarget {
 }
 
 /** Opens a folder's files, runs `use`, closes them, and says what failed in the words of checkpoints. */
-async function withFiles<T>(folder: Folder, use: UseFiles<T>): Promise<T> {
+export async function withFiles<T>(folder: Folder, use: UseFiles<T>): Promise<T> {
   checkName(folder.name);
   const opened: ReadableFile[] = [];
   let info: CheckpointInfo | undefined;

@@ -79,7 +79,7 @@ export class SectionReader {
 }
 
 /** Where the data of a file begins. */
-async function headerEndOf(file: ReadableFile): Promise<number> {
+export async function headerEndOf(file: ReadableFile): Promise<number> {
   const { sizeBytes } = file.stat;
   const start = new Uint8Array(Math.min(lengthBytes, sizeBytes));
   await fill(file, start, 0);

@@ -2,7 +2,7 @@
  * The checkpoint store: one root folder of one job, in which one writer saves whole versions, or several write the shards of one. What counts is on the
  * disk; the store itself only remembers what it has hashed.
  */
-import { basename, dirname, join } from "node:path";
+import { join } from "node:path";
 import { hasCode, type MusterError, messageOf } from "@muster/base";
 import { type CheckpointContent, checkNumbers, isSameState, isSameVersion, planConfig, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
@@ -10,7 +10,7 @@ import type { CheckpointFs } from "./files.ts";
 import { type Listing, listClaimed, listVerified, orReadFailed } from "./listing.ts";
 import { checkName } from "./names.ts";
 import { nodeFs } from "./node-files.ts";
-import { type CheckpointInfo, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
+import { type CheckpointInfo, type LoadedCheckpoint, loadFolder } from "./read.ts";
 import {
   isBefore,
   newestFirst,
@@ -168,29 +168,6 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
         return newest && newest.job !== job ? [] : await sweep(state.place, options.graceMs);
       }),
   };
-}
-
-/**
- * Reads one checkpoint by the path of its folder, as a save reported it; verifies as a store's `load` does, with the same errors.
- *
- * @param options - `signal` ends it early; `fs` is by default the disk of this host.
- */
-export async function loadCheckpoint(
-  path: string,
-  options: { readonly signal?: AbortSignal; readonly fs?: CheckpointFs } = {},
-): Promise<LoadedCheckpoint> {
-  return loadFolder({ fs: options.fs ?? nodeFs, root: dirname(path), name: basename(path) }, options.signal);
-}
-
-/**
- * Reads one checkpoint through by the path of its folder and checks every size and sha-256, in the memory of a few pieces, with the errors of
- * {@link loadCheckpoint}.
- */
-export async function verifyCheckpoint(
-  path: string,
-  options: { readonly signal?: AbortSignal; readonly fs?: CheckpointFs } = {},
-): Promise<CheckpointInfo> {
-  return verifyFolder({ fs: options.fs ?? nodeFs, root: dirname(path), name: basename(path) }, options.signal);
 }
 
 async function save(state: StoreState, content: CheckpointContent, signal: AbortSignal): Promise<SavedCheckpoint> {

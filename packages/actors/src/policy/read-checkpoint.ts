@@ -1,5 +1,5 @@
 /** A checkpoint as trainers read it: the one that is meant, and no other that has taken its place. */
-import type { LoadedCheckpoint } from "@muster/checkpoint";
+import type { CheckpointInfo, LoadedCheckpoint } from "@muster/checkpoint";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 
@@ -14,15 +14,19 @@ interface ReadCheckpoint extends LoadedCheckpoint {
   bytesOf(section: string): Uint8Array;
 }
 
+/** @throws MUSTER_ERR_CHECKPOINT_REPLACED for another one than is meant. */
+export function checkMeant({ manifestDigests }: CheckpointSource, { name, manifestDigest }: CheckpointInfo): void {
+  if (!(manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
+}
+
 /** @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED */
 export async function readCheckpoint(
   doors: Pick<Doors, "loadCheckpoint">,
-  { path, manifestDigests }: CheckpointSource,
+  source: CheckpointSource,
   signal: AbortSignal,
 ): Promise<ReadCheckpoint> {
-  const checkpoint = await doors.loadCheckpoint(path, signal);
-  const { name, manifestDigest } = checkpoint.info;
-  if (!(manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
+  const checkpoint = await doors.loadCheckpoint(source.path, signal);
+  checkMeant(source, checkpoint.info);
   const bytesOf = (section: string): Uint8Array =>
     checkpoint.sections.find((each) => each.name === section)?.bytes ?? new Uint8Array();
   return { ...checkpoint, bytesOf };

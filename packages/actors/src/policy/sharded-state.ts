@@ -1,5 +1,6 @@
 /** The training state of a trainer of several processes, each of which has a shard: rank 0 says what all do, and puts together what they answer. */
 import { randomUUID } from "node:crypto";
+import { withDeadline } from "@muster/base";
 import type { GradientMesh, ReduceOptions, ShardWindow } from "@muster/collectives";
 import type { PolicyEngine } from "@muster/engine";
 import { type Body, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
@@ -70,7 +71,10 @@ export class ShardedState implements TrainerState {
     await this.#all({ do: "adopt", order });
   }
 
-  /** A checkpoint of another layout has the same bytes in another order: the digests of the shards show it. */
+  /**
+   * Each rank reads its own shard, and the digests of all of them are those of the checkpoint. A checkpoint of another layout has the same bytes in another
+   * order, and so others; only then it is read through, to tell that from damage.
+   */
   async load({ path, manifestDigests }: CheckpointSource, signal: AbortSignal): Promise<void> {
     const manifests = manifestDigests ? [...manifestDigests] : null;
     const order = this.#orders++;
@@ -79,10 +83,18 @@ export class ShardedState implements TrainerState {
     for (const { name, digest } of await this.#sectionsOf(done, versionParts)) {
       const before = written?.sections.find((section) => section.name === name)?.digest ?? "none";
       if (before === digest) continue;
+      await this.#verify(path, signal);
       const reason = `its section ${name} has digest ${before}, and cut into shards ${digest}`;
       throw errors.CheckpointOfOtherShards({ name: written?.name ?? path, size: this.#size, reason });
     }
     await this.#all({ do: "adopt", order });
+  }
+
+  /** @throws what reading throws; MUSTER_ERR_CHECKPOINT_CORRUPT */
+  async #verify(path: string, signal: AbortSignal): Promise<void> {
+    const { doors, config, environment } = this.#tools;
+    const patience = { what: `verifying ${path}`, timeoutMs: config.timing.checkpointMs, clock: environment.clock };
+    await withDeadline((late) => doors.verifyCheckpoint(path, AbortSignal.any([late, signal])), patience);
   }
 
   async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {

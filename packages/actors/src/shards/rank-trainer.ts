@@ -22,13 +22,16 @@ import { type Puller, pullOf } from "../weights.ts";
 import { loadState } from "./load-state.ts";
 import { shardTensorsOf } from "./rank-shards.ts";
 import { type RankDone, type RankTicket, readRankTicket, writeAnswer } from "./rank-tickets.ts";
-import { regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
+import { regionsOf, shardSourcesOf, sizeOf, wholeBytesOf } from "./sharded-sections.ts";
 
 type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D }>;
 
 /** Which process of which trainer, and what it stands on. */
 export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
-  readonly doors: Pick<Doors, "pull" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpoint" | "engineBuild">;
+  readonly doors: Pick<
+    Doors,
+    "pull" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild"
+  >;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly replica: string;
@@ -238,7 +241,7 @@ export class RankTrainer implements RankTraining {
       loadState(
         doors,
         { path, manifestDigests: manifests ?? undefined },
-        { plan: regionsOf(null, cut, rank), optimizer, rank, signal: late },
+        { plan: regionsOf(null, cut, rank), weightsBytes: wholeBytesOf(cut), optimizer, rank, signal: late },
       );
     const patience = { what: `reading ${path}`, timeoutMs: config.timing.checkpointMs, clock };
     const { state, written } = await withDeadline((late) => load(AbortSignal.any([late, signal])), patience);

@@ -29,6 +29,9 @@ export function partBytesOf(cut: RankCut): readonly number[] {
   return sectionSizes(cut.tensors, layoutOf(cut));
 }
 
+/** Size of the model in one process. Pure. */
+export const wholeBytesOf = (cut: RankCut): number => sectionSizes(cut.tensors, wholeLayout)[0] ?? 0;
+
 /** What the digest of a list of shards begins with: that of a section as one piece is never taken for it. */
 const listPrefix = "shards:";
 

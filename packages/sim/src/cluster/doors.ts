@@ -1,7 +1,7 @@
 /** The doors of one simulated process: production's hands reach the simulated engines, data plane and disk through them. */
 import type { Doors } from "@muster/actors";
 import { mixSeed } from "@muster/base";
-import { loadCheckpoint, openCheckpointStore } from "@muster/checkpoint";
+import { loadCheckpoint, loadCheckpointParts, openCheckpointStore, verifyCheckpoint } from "@muster/checkpoint";
 import { openTask } from "@muster/data";
 import { loadGenerate } from "@muster/engine";
 import { readTable, writeTable } from "@muster/tensors";
@@ -103,6 +103,11 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
       await failpoints.pass(process, `${process.role}.checkpoint-load`);
       return await loadCheckpoint(path, { fs });
     },
+    loadCheckpointParts: async (path, choose) => {
+      await failpoints.pass(process, `${process.role}.checkpoint-load`);
+      return await loadCheckpointParts(path, choose, { fs });
+    },
+    verifyCheckpoint: (path) => verifyCheckpoint(path, { fs }),
   };
 }
 
