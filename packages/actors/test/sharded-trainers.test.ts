@@ -310,7 +310,10 @@ describe("gradients of ranks", () => {
     const both = [await trainer("policy-0", cutOver(2), drawn(1)), await trainer("policy-1", cutOver(2), drawn(1))];
     const [mesh] = await Promise.all(both.map(({ state }) => state.openMesh(meeting, signal)));
     const reducing = mesh?.reduce({ op: 1, written: [0, 1, 2, 3], deadlineMs: 2_000, signal });
-    const lost = expect(reducing).rejects.toMatchObject({ code: "MUSTER_ERR_COLLECTIVE_PEER_LOST" });
+    const lost = expect(reducing).rejects.toMatchObject({
+      code: "MUSTER_ERR_COLLECTIVE_PEER_LOST",
+      message: expect.stringMatching(/mesh epoch 4 of rank ([01]) lost ranks \[1\].* \(1 is policy-1(\.1)?\)/),
+    });
     await Promise.all((both[1]?.ranks ?? []).map(({ training }) => training.close()));
     await lost;
     mesh?.close();
@@ -474,7 +477,7 @@ describe("what ranks are told and answer", () => {
   it.each([
     ["no text of JSON", "hello"],
     ["an order that nobody gives", JSON.stringify({ do: "format" })],
-    ["too long", "x".repeat(2 ** 20 + 1)],
+    ["too long", "x".repeat(2 ** 21 + 1)],
   ])("is refused where it is %s", async (_, ticket) => {
     const { ranks } = await trainer("policy-0", cutOver(2), drawn(1));
     const answer = JSON.parse((await ranks[0]?.training.perform(ticket, signal)) ?? "");

@@ -148,7 +148,7 @@ describe("the part of a process", () => {
 
   it.each([
     ["no JSON", "{", "MUSTER_ERR_SHARD_TICKET"],
-    ["too long", " ".repeat(2 ** 18 + 1), "MUSTER_ERR_SHARD_TICKET"],
+    ["too long", " ".repeat(2 ** 21 + 1), "MUSTER_ERR_SHARD_TICKET"],
     ["without holders", JSON.stringify({ ...ordered, sections: [], holders: [] }), "MUSTER_ERR_SHARD_TICKET"],
   ])("is not taken with a ticket that is %s", async (_, text, code) => {
     const shards = shardsOfRank(0, cutOver(2));

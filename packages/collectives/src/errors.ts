@@ -103,13 +103,26 @@ const tables = {
   },
 } as const satisfies Record<string, Table>;
 
-/** Turns a native failure into the error of its code. `context` fills the other holes of the message. */
+/** Turns a native failure into the error of its code. `context` fills the other holes of the message; `members` are the names of ranks. */
 export function errorOf(
   operation: keyof typeof tables,
   failure: NativeFailure,
   context: Readonly<Record<string, string | number>>,
+  members: readonly string[] = [],
 ): MusterError {
   const table: Table = tables[operation];
   const factory = table[failure.code] ?? errors.NativeFailed;
-  return factory({ ...context, operation, reason: failure.message, ranks: failure.ranks.join(", ") });
+  const reason = failure.message + namesOf(failure.ranks, members);
+  return factory({ ...context, operation, reason, ranks: failure.ranks.join(", ") });
+}
+
+/** Most members that an error names. */
+const namedMax = 16;
+
+/** Who the ranks are: ` (1 is policy-1)`. Pure. */
+function namesOf(ranks: readonly number[], members: readonly string[]): string {
+  const named = ranks.flatMap((rank) => (members[rank] === undefined ? [] : [`${rank} is ${members[rank]}`]));
+  if (named.length === 0) return "";
+  const more = named.length > namedMax ? ` and ${named.length - namedMax} more` : "";
+  return ` (${named.slice(0, namedMax).join(", ")}${more})`;
 }

@@ -4,7 +4,7 @@
  */
 import { checkTimeout, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
-import { type MembershipOptions, membershipOf } from "./membership.ts";
+import { epochText, type MembershipOptions, membershipOf } from "./membership.ts";
 import { cancellable, type NativeMesh, native } from "./native.ts";
 
 /** As the data plane; a view has at most `viewElementsMax`. */
@@ -80,14 +80,19 @@ export interface GradientMesh {
  * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST, MUSTER_ERR_COLLECTIVE_ABORTED, MUSTER_ERR_NATIVE_OPTION_INVALID
  */
 export async function openGradientMesh(options: GradientMeshOptions): Promise<GradientMesh> {
-  const { epoch, shards, shardElements, signal } = options;
+  const { members, shards, shardElements, signal } = options;
   const membership = membershipOf(options);
   checkWhole("shards", shards, { min: 1, max: 4096 });
   checkWhole("shardElements", shardElements, { min: 1, max: shardElementsMax });
   const opened = await cancellable(signal, (cancellation) =>
     native().openMesh({ ...membership, shards, shardElements, cancellation }),
   );
-  if (!opened.ok) throw errorOf("mesh", opened, { epoch, timeoutMs: membership.timeoutMs });
+  if (!opened.ok) {
+    const epoch = epochText(options);
+    // The core, here or in another member, knows each part as an epoch of its own.
+    const message = opened.message.replaceAll(`epoch ${membership.epoch} `, `epoch ${epoch} `);
+    throw errorOf("mesh", { ...opened, message }, { epoch, timeoutMs: membership.timeoutMs }, members);
+  }
   return new OpenGradientMesh(opened.value, options);
 }
 
@@ -96,6 +101,9 @@ class OpenGradientMesh implements GradientMesh {
   readonly rank: number;
   readonly worldSize: number;
   readonly #mesh: NativeMesh;
+  /** What errors call it. */
+  readonly #name: string;
+  readonly #members: readonly string[];
   readonly #shards: number;
   readonly #shardElements: number;
   readonly #views = new Map<string, Float32Array>();
@@ -103,6 +111,8 @@ class OpenGradientMesh implements GradientMesh {
 
   constructor(mesh: NativeMesh, options: GradientMeshOptions) {
     this.#mesh = mesh;
+    this.#name = epochText(options);
+    this.#members = options.members;
     this.#shards = options.shards;
     this.#shardElements = options.shardElements;
     this.epoch = options.epoch;
@@ -125,7 +135,7 @@ class OpenGradientMesh implements GradientMesh {
     const reduced = await cancellable(options.signal, (cancellation) =>
       this.#mesh.reduce({ op, written, timeoutMs, cancellation }),
     );
-    if (!reduced.ok) throw errorOf("mesh", reduced, { epoch: this.epoch, timeoutMs });
+    if (!reduced.ok) throw errorOf("mesh", reduced, { epoch: this.#name, timeoutMs }, this.#members);
     return this.result(window);
   }
 
@@ -164,6 +174,6 @@ class OpenGradientMesh implements GradientMesh {
   }
 
   #checkOpen(): void {
-    if (this.#closed) throw errors.CollectiveSpent({ epoch: this.epoch, reason: "it was closed" });
+    if (this.#closed) throw errors.CollectiveSpent({ epoch: this.#name, reason: "it was closed" });
   }
 }

@@ -20,6 +20,8 @@ export interface MembershipOptions {
   readonly job: string;
   /** Counter of builds; members of different epochs never meet. */
   readonly epoch: number;
+  /** Where an epoch has several meshes, as one for each rank of replicas of several processes: which one this is, 0 … 1023. Members of different parts never meet. */
+  readonly part?: number;
   readonly rank: number;
   /** Names of the members in rank order, 1 … 1024. */
   readonly members: readonly string[];
@@ -34,19 +36,28 @@ export interface MembershipOptions {
   readonly signal: AbortSignal;
 }
 
+/** Most parts of an epoch. */
+const partsMax = 1024;
+
 /** @throws MUSTER_ERR_NATIVE_OPTION_INVALID naming the first field that is out of range. */
 export function membershipOf(options: MembershipOptions): NativeMembership {
-  const { key, job, epoch, rank, members, socketDir } = options;
+  const { key, job, epoch, part = 0, rank, members, socketDir } = options;
   checkKey(key);
   checkName("job", job);
   for (const member of members) checkName("members", member);
-  checkWhole("epoch", epoch, { min: 0, max: Number.MAX_SAFE_INTEGER });
+  checkWhole("epoch", epoch, { min: 0, max: Math.floor(Number.MAX_SAFE_INTEGER / partsMax) - 1 });
+  checkWhole("part", part, { min: 0, max: partsMax - 1 });
   checkWhole("members.length", members.length, { min: 1, max: 1024 });
   checkWhole("rank", rank, { min: 0, max: members.length - 1 });
   const timeoutMs = checkTimeout("deadlineMs", options.deadlineMs);
   const store = options.store ? nativeStoreOf(options.store) : null;
-  return { key, job, epoch, rank, members, socketDir, places: placesOf(options), store, timeoutMs };
+  const numbered = options.part === undefined ? epoch : epoch * partsMax + part;
+  return { key, job, epoch: numbered, rank, members, socketDir, places: placesOf(options), store, timeoutMs };
 }
+
+/** A mesh as people know it: its epoch, and which of several it is. Pure. */
+export const epochText = ({ epoch, part }: Pick<MembershipOptions, "epoch" | "part">): string =>
+  part === undefined ? `${epoch}` : `${epoch} of rank ${part}`;
 
 /** Places as the core takes them: none on one host, and else each with the one address that crosses hosts. */
 function placesOf({ places = [], members, store }: MembershipOptions): { host: string; address: string }[] {

@@ -139,6 +139,27 @@ describe("waiting for the others", () => {
     await expect(forming).rejects.toEqual(failure("MUSTER_ERR_COLLECTIVE_ABORTED"));
   });
 
+  it("of a part of an epoch meets no other part, and is named by both in errors, with the members that it misses", async () => {
+    const part = { part: 3, deadlineMs: 300 };
+    const alone = [openGradientMesh({ ...meshOf(folder.path, 0, 2), ...part })];
+    alone.push(openGradientMesh({ ...meshOf(folder.path, 1, 2), ...part, part: 4 }));
+    const ended = await Promise.allSettled(alone);
+    const [first, second] = ended.map((one) => String(one.status === "rejected" ? one.reason.message : "met"));
+    expect(first).toMatch(/^mesh epoch \d+ of rank 3: .*\(1 is member-1\)/);
+    expect(second).toMatch(/^mesh epoch \d+ of rank 4: .*\(0 is member-0\)/);
+    const host = openGradientMesh({ ...meshOf(folder.path, 0, 2), part: 3 });
+    const strange = { ...meshOf(folder.path, 1, 2), part: 3, members: ["member-0", "stranger"] };
+    await expect(openGradientMesh(strange)).rejects.toMatchObject({
+      code: "MUSTER_ERR_COLLECTIVE_REFUSED",
+      message: expect.stringMatching(
+        /^mesh epoch (\d+) of rank 3 refused this member: epoch \1 of rank 3 is known here/,
+      ),
+    });
+    const both = await Promise.all([host, openGradientMesh({ ...meshOf(folder.path, 1, 2), part: 3 })]);
+    for (const mesh of both) mesh.close();
+    await expect(openGradientMesh({ ...meshOf(folder.path, 1, 2), part: 1024 })).rejects.toThrow("part is 1024");
+  });
+
   it("refuses members with another key or another view of the epoch, and forms with the right one after them", async () => {
     const host = openGradientMesh(meshOf(folder.path, 0, 2));
     const options = meshOf(folder.path, 1, 2);

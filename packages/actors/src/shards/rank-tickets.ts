@@ -2,10 +2,7 @@
 import { MusterError, messageOf } from "@muster/base";
 import { holderSchema, sectionSchema, versionParts, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import { readText } from "./read-text.ts";
-
-/** Longest text that is read as a ticket or an answer. */
-const charactersMax = 2 ** 20;
+import { ticketCharactersMax as charactersMax, readText, writeText } from "./read-text.ts";
 
 const count = z.number().int().nonnegative();
 const addresses = z.array(z.string().min(1).max(128)).max(2);
@@ -89,12 +86,14 @@ type From = Pick<z.infer<typeof answerSchema>, keyof typeof fromSchema>;
 /** A ticket, and the order that it is of: an answer to another one, as of a life before, does not count. */
 export type Handed = z.infer<typeof handedSchema>;
 
-/** Writes a ticket. Pure. */
-export const writeRankTicket = (handed: Handed): string => JSON.stringify(handed);
+const invalid = (reason: string): Error => errors.RankTicket({ reason });
+
+/** Writes a ticket. Pure. @throws MUSTER_ERR_RANK_TICKET */
+export const writeRankTicket = (handed: Handed): string => writeText(handed, { invalid });
 
 /** Reads a ticket. @throws MUSTER_ERR_RANK_TICKET */
 export function readRankTicket(text: string): Handed {
-  return readText(handedSchema, text, { invalid: (reason) => errors.RankTicket({ reason }), charactersMax });
+  return readText(handedSchema, text, { invalid, charactersMax });
 }
 
 /** Writes what came of a ticket. Pure. */

@@ -12,7 +12,7 @@ import {
   type ShardTensor,
   type StateSections,
 } from "@muster/engine";
-import { processNameOf, ranksMax } from "@muster/protocol";
+import { processNameOf } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import type { PartStores } from "../part-stores.ts";
@@ -262,7 +262,8 @@ export class RankTrainer implements RankTraining {
     const mesh = await doors.gradientMesh({
       key: dataKey,
       job,
-      epoch: epoch * ranksMax + rank,
+      epoch,
+      part: rank,
       rank: place,
       members: members.map(({ id }) => processNameOf(id, rank)),
       ...placesOf(addresses),

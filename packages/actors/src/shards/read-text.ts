@@ -1,6 +1,12 @@
 /** What processes of a replica say to each other goes through the engine's own channel, as text that is read with the same doubt on both sides. */
 import { messageOf } from "@muster/base";
-import { z } from "@muster/protocol";
+import { payloadBytesMax, z } from "@muster/protocol";
+
+/**
+ * Longest text that is read as a ticket. It says what a message said, and that has room for the addresses of all processes of all trainers of a job; as JSON it
+ * is longer than as a message, and not twice as long.
+ */
+export const ticketCharactersMax = 2 * payloadBytesMax;
 
 /** Reads JSON of a form, of at most so many characters. @throws what `invalid` makes of the reason */
 export function readText<T>(
@@ -20,4 +26,13 @@ export function readText<T>(
   const read = schema.safeParse(value);
   if (!read.success) throw invalid(z.prettifyError(read.error));
   return read.data;
+}
+
+/** Writes what will be read so. @throws what `invalid` makes of the reason, where the reader would refuse it */
+export function writeText(value: unknown, { invalid }: { invalid: (reason: string) => Error }): string {
+  const text = JSON.stringify(value);
+  if (text.length <= ticketCharactersMax) return text;
+  throw invalid(
+    `it has ${text.length} characters, and at most ${ticketCharactersMax} are read: lower init_replicas.policy or processes.policy`,
+  );
 }

@@ -1,16 +1,13 @@
 /** What rank 0 of a replica of several processes gives to the others for a version, and what each of them gives back when it has its part. */
 import { type Body, messageTable, sectionsOfPart, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import { readText } from "./read-text.ts";
+import { readText, ticketCharactersMax, writeText } from "./read-text.ts";
 
 /** What a rank needs to know to take its part: what the order says of `serving`. */
 export interface Ticket extends Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders"> {
   /** Of this one order: a receipt for an earlier one, as of a life before, does not count. */
   readonly order: string;
 }
-
-/** Longest text that is read as a ticket. */
-const ticketCharactersMax = 2 ** 18;
 
 const count = z.number().int().nonnegative();
 const orderSchema = z.string().min(1).max(64);
@@ -32,15 +29,16 @@ const ticketSchema = messageTable["weights.pull"].body.extend({ order: orderSche
 /** That a rank has its part of a version: how much that is, and its digest. */
 export type Receipt = z.infer<typeof receiptSchema>;
 
-/** Writes the ticket of an order. Pure. */
+const invalid = (reason: string): Error => errors.ShardTicket({ reason });
+
+/** Writes the ticket of an order. Pure. @throws MUSTER_ERR_SHARD_TICKET */
 export function ticketOf({ order, lineage, version, sections, holders }: Ticket): string {
   const serving = sectionsOfPart(sections, "serving").map(({ table: _, ...section }) => section);
-  return JSON.stringify({ order, lineage, version, sections: serving, holders } satisfies Ticket);
+  return writeText({ order, lineage, version, sections: serving, holders } satisfies Ticket, { invalid });
 }
 
 /** Reads a ticket: it came through the engine's own channel. @throws MUSTER_ERR_SHARD_TICKET */
 export function readTicket(text: string): Ticket {
-  const invalid = (reason: string): Error => errors.ShardTicket({ reason });
   return readText(ticketSchema, text, { invalid, charactersMax: ticketCharactersMax });
 }
 
