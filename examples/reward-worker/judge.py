@@ -1,16 +1,17 @@
-"""A reward in a process of its own: 1 for the right date, a tenth for what at least has the form of a date."""
+"""A reward in a process of its own: 1 for the right date, a tenth for what at least has the form of a date; and it says which of the two it saw."""
 import re
 
-from muster_worker import RewardWorker, serve
+from muster_worker import RewardWorker, Score, serve
 
 FORM = re.compile(r"\d{4}-\d{2}-\d{2}\$")
 
 
 class Judge(RewardWorker):
     def score(self, trajectory):
-        if trajectory.finish == "stop" and trajectory.response == trajectory.answer + "$":
-            return 1.0
-        return 0.1 if FORM.fullmatch(trajectory.response) else 0.0
+        right = trajectory.finish == "stop" and trajectory.response == trajectory.answer + "$"
+        form = FORM.fullmatch(trajectory.response) is not None
+        reward = 1.0 if right else 0.1 if form else 0.0
+        return Score(reward, {"right": right, "form": form}, {"expected": trajectory.answer})
 
 
 serve(Judge())

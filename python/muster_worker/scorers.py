@@ -1,7 +1,9 @@
 """Workers that score what others drew, as methods to write."""
 
 import hashlib
+import json
 import platform
+import re
 import sys
 import traceback
 from dataclasses import dataclass
@@ -28,6 +30,15 @@ class Sequence:
 
     tokens: memoryview
     prompt_length: int
+
+
+@dataclass
+class Score:
+    """A reward with what it is made of, at most 16 numbers by name, and what is to be kept with the trajectory: an object of at most 2,048 bytes as JSON."""
+
+    reward: float
+    components: dict | None = None
+    metadata: dict | None = None
 
 
 class _Scorer:
@@ -72,11 +83,11 @@ class RewardWorker(_Scorer):
     role = "reward"
 
     def score(self, trajectory: Trajectory):
-        """The reward of one response: a number from -1e9 to 1e9. What is raised costs this trajectory and no other."""
+        """The reward of one response: a number from -1e9 to 1e9, or a Score. What is raised costs this trajectory and no other."""
         raise NotImplementedError
 
     def score_batch(self, trajectories: list, call) -> list:
-        """One number, or an exception, for each trajectory. Write it where several are judged faster together; asks `call.check()` now and then."""
+        """One number, Score or exception for each trajectory. Write it where several are judged faster together; asks `call.check()` now and then."""
         scores = []
         for trajectory in trajectories:
             call.check()
@@ -90,12 +101,57 @@ class RewardWorker(_Scorer):
         return scores
 
 
+LARGEST = 1e9
+COMPONENTS = 16
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,47}")
+METADATA_BYTES = 2_048
+
+
 def score_message(score) -> dict:
-    """A score as the protocol has it."""
+    """A score as the protocol has it; what it can not say is the error of its trajectory, so that nothing else of the request is lost."""
     if isinstance(score, BaseException):
         return {"error": f"{type(score).__name__}: {score}"[:2000]}
     try:
-        number = float(score)
-    except (TypeError, ValueError):
-        return {"error": f"the reward is {score!r}, and must be a number"[:2000]}
-    return {"reward": number} if abs(number) <= 1e9 else {"error": f"the reward {number} is not between -1e9 and 1e9"}
+        if not isinstance(score, Score):
+            return {"reward": _number("the reward", score)}
+        message = {"reward": _number("the reward", score.reward)}
+        if score.components:
+            message["components"] = _components(score.components)
+        if score.metadata is not None:
+            message["metadata"] = _metadata(score.metadata)
+        return message
+    except ValueError as error:
+        return {"error": str(error)[:2000]}
+
+
+def _number(what: str, value) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{what} is {repr(value)[:200]}, and must be a number") from None
+    if not abs(number) <= LARGEST:
+        raise ValueError(f"{what} is {number}, and must be finite and between -1e9 and 1e9")
+    return number
+
+
+def _components(components) -> dict:
+    if not isinstance(components, dict) or len(components) > COMPONENTS:
+        found = f"{len(components)} of them" if isinstance(components, dict) else repr(components)[:200]
+        raise ValueError(f"components is {found}, and must be a dict of at most {COMPONENTS} numbers by name")
+    for name in components:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise ValueError(f"components has the name {repr(name)[:200]}, and must have names of at most 48 letters, digits and _./-, the first no sign")
+    return {name: _number(f"components.{name}", value) for name, value in components.items()}
+
+
+def _metadata(metadata) -> dict:
+    rule = f"must be a dict of at most {METADATA_BYTES} bytes as JSON"
+    if not isinstance(metadata, dict):
+        raise ValueError(f"metadata is {repr(metadata)[:200]}, and {rule}")
+    try:
+        size = len(json.dumps(metadata, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"metadata is no JSON ({error}), and {rule}"[:2000]) from None
+    if size > METADATA_BYTES:
+        raise ValueError(f"metadata is {size} bytes, and {rule}")
+    return metadata

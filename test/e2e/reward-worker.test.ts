@@ -1,6 +1,7 @@
 /** A program of the user judges, in the worker protocol: in peace, and when it is killed while it does. Two jobs: about 15 s on two cores. */
 import { spawnSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { expectBalanced, jobFile, openRuns, type Runs } from "./support/small-job.ts";
@@ -52,6 +53,15 @@ describe("a job whose reward is a worker in Python", () => {
     const summary = await run.ended();
     expect(summary).toMatchObject({ steps: 8, ledger: { trained: 8 * 16 * 8, aborted: 0, quarantined: 0 } });
     expectBalanced(summary);
+    const [first] = run.events("step.committed");
+    const [form, right] = first?.components ?? [];
+    expect(form).toMatchObject({ name: "form", count: 16 * 8, most: 1 });
+    expect(right).toMatchObject({ name: "right", count: 16 * 8 });
+    expect(first?.reward).toBeCloseTo((right?.mean ?? 0) + 0.1 * ((form?.mean ?? 0) - (right?.mean ?? 0)), 6);
+    const [sample] = readFileSync(join(run.directory, "samples.jsonl"), "utf8").split("\n", 1);
+    const shown = JSON.parse(sample ?? "") as { answer: string; components: object; metadata: object };
+    expect(shown.metadata).toEqual({ expected: shown.answer });
+    expect(Object.keys(shown.components)).toEqual(["form", "right"]);
     quiet = summary.weights_hash;
     expect(quiet).toMatch(/^xxh3b:/);
     await vi.waitUntil(() => judges().length === 0, { timeout: 5_000 });

@@ -24,3 +24,24 @@ it("the page has what each replica holds from the first commit on, and -1 for no
     'muster_replica_version{replica="r1"} -1',
   ]);
 });
+
+it("the page has the parts of rewards, under a bounded number of names however many a reward makes up", async () => {
+  const metrics = createMetrics();
+  const take = figureMetersOn(metrics);
+  const commit = (...names: readonly string[]): void => {
+    const components = names.map((name) => ({ name, count: 8, mean: 0.5, spread: 0.25, least: 0, most: 1 }));
+    take({ kind: "step.committed", body: { step: 1, components } as unknown as Body<"step.committed"> });
+  };
+  const linesOf = async (): Promise<readonly string[]> =>
+    (await metrics.render()).split("\n").filter((line) => line.startsWith("muster_train_reward_component"));
+  commit("form");
+  expect(await linesOf()).toEqual([
+    'muster_train_reward_component_mean{component="form"} 0.5',
+    'muster_train_reward_component_spread{component="form"} 0.25',
+    'muster_train_reward_component_count{component="form"} 8',
+  ]);
+  for (let step = 0; step < 100; step++) commit("form", `made-up-${step}`);
+  expect(await linesOf()).toHaveLength(3);
+  commit("form", ...Array.from({ length: 100 }, (_, step) => `made-up-${step}`));
+  expect(await linesOf()).toHaveLength(3 * 32);
+});

@@ -58,13 +58,26 @@ export interface RewardInput {
   readonly messages?: readonly ChatMessage[];
 }
 
+/** What a reward says of a response besides its number. */
+export interface Judgement {
+  /** From −1e9 to 1e9: what is trained on. */
+  readonly reward: number;
+  /** What it is made of, for people: at most 16 numbers from −1e9 to 1e9 by names of at most 48 letters, digits and `_./-`. */
+  readonly components?: Readonly<Record<string, number>>;
+  /** Whatever is to be kept with the trajectory: an object of at most 2,048 bytes as JSON. */
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+/** A number alone, or with what it is made of. */
+export type RewardAnswer = number | Judgement;
+
 /**
  * Judges one response: what the module of `task.reward` exports as `reward` or as default.
  *
  * @param signal - Aborted when its time (`timing.reward`, 5 s unless the job says otherwise) or the trajectory is over.
- * @returns A number from −1e9 to 1e9; anything else gives up this one trajectory. In mode `sync` it must depend on `input` alone.
+ * @returns A number from −1e9 to 1e9, or a {@link Judgement}; anything else gives up this one trajectory. In mode `sync` it must depend on `input` alone.
  */
-export type RewardFunction = (input: RewardInput, signal: AbortSignal) => number | Promise<number>;
+export type RewardFunction = (input: RewardInput, signal: AbortSignal) => RewardAnswer | Promise<RewardAnswer>;
 
 /** A prompt as a task's module returns it. Further columns are kept for the reward, as `prompt.row`; they should be JSON. */
 export interface TaskPrompt {
@@ -129,7 +142,7 @@ export interface TaskModule {
   /** Token ids of a prompt, where they are not simply those of its text: whole numbers from 0 to below `tokenizer.vocab`. */
   encode?(prompt: TaskPrompt, tokenizer: TaskTokenizer): ArrayLike<number>;
   /** Judges a response, unless `task.reward` names another reward. */
-  reward?(input: RewardInput, signal: AbortSignal): number | Promise<number>;
+  reward?(input: RewardInput, signal: AbortSignal): RewardAnswer | Promise<RewardAnswer>;
 }
 
 /** What an engine is. Replicas of one mesh must agree on `build`, otherwise their bits differ. */
@@ -248,7 +261,7 @@ export interface ModuleResponse {
   /** Version of the weights that drew each response token. Default: the oldest that the sample drew from, for all. */
   readonly versions?: ArrayLike<number>;
   /** Its reward, where that is known already; the reward of the job is not asked then. */
-  readonly reward?: number;
+  readonly reward?: RewardAnswer;
   /** For the reward of the job: the conversation. */
   readonly messages?: readonly ChatMessage[];
 }

@@ -62,8 +62,25 @@ describe("the samples of a run", () => {
     expect(lines[0]).toEqual({
       ...{ step: 1, lineage: 1, group: "1.0", sample: 0, version: 0, replica: "rollout-1" },
       ...{ prompt: "2 + 2 =", answer: "4", completion: "answer of 1", tokens: 3, status: "completed" },
-      ...{ reward: 1, error: null },
+      ...{ reward: 1, components: null, metadata: null, error: null },
     });
+  });
+
+  test("have what their rewards are made of and say besides, also for a terminal; what is no JSON is left out", () => {
+    const components = [
+      { name: "form", value: 0.25 },
+      { name: "right", value: 0.5 },
+    ];
+    const response = { sample: 0, status: "completed" as const, tokens: 3, reward: 0.75, text: "4", components };
+    const both = [
+      { ...response, metadata: '{"judge":"rules"}' },
+      { ...response, sample: 1, metadata: "{" },
+    ];
+    const event = said("samples.shown", { ...shown(1, 10).body, responses: both } as Partial<Body<"samples.shown">>);
+    const { lines } = after([event, committed(1, 10)]);
+    expect(lines[0]).toMatchObject({ components: { form: 0.25, right: 0.5 }, metadata: { judge: "rules" } });
+    expect(lines[1]).toMatchObject({ components: { form: 0.25 }, metadata: null });
+    expect(sampleText(lines[0]!)).toMatch(/components +form 0\.250 {2}right 0\.500\n +metadata +\{"judge":"rules"\}/);
   });
 
   test("of a job that went back are those that stand, also when it trains the same groups again", () => {

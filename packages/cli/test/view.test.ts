@@ -173,6 +173,8 @@ describe("an event", () => {
         lengthMean: 10.25,
         lengthMax: 16,
       },
+      components: ["a", "b", "c", "d", "e", "f", "g"].map((name) => ({ name, count: 4, mean: 0.5, spread: 0.25 })),
+      componentsMore: 3,
       ...{ truncated: 0.03, trainTokensPerS: 61_440, sampleTokensPerS: 12_300 },
       held: [
         { id: hostile, version: null },
@@ -184,6 +186,7 @@ describe("an event", () => {
       `${figures}  lr 0.001\n` +
         "            reward ±0.25 (0 to 1)  without advantage 50.0 %  length 10.3, at most 16  truncated 3.0 %" +
         "  trainers 61.4k tok/s  samplers 12.3k tok/s\n" +
+        `            ${["a", "b", "c", "d", "e", "f"].map((name) => `${name} 0.5 ±0.25`).join("  ")}  and 4 more\n` +
         "            held by no version: bad line; v6: policy-0, rollout-0",
     );
     expect(eventLine(event("job.ended", { outcome: "done", step: 9, version: 9, reason: hostile }))).toContain(

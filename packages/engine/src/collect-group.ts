@@ -4,13 +4,12 @@
  * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
 
-import { type Logger, mixSeed, type Prompt, randomOf, shownValue, silentLogger } from "@muster/base";
+import { type Logger, mixSeed, type Prompt, randomOf, silentLogger } from "@muster/base";
 import {
   type BegunGroup,
   decideFailure,
   failureDefaults,
   groupIdOf,
-  rewardMax,
   type Trajectory,
   type TrajectoryGroup,
 } from "@muster/protocol";
@@ -20,6 +19,7 @@ import type { CollectOptions, GroupPrompt } from "./collect/collect-options.ts";
 import { failureKindOf } from "./collect/failure-kind.ts";
 import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
 import { inBatches } from "./collect/in-batches.ts";
+import { type Judged, judgedOf } from "./collect/judgement.ts";
 import { KeptTurns, nothingDrawn } from "./collect/kept-turns.ts";
 import { ownResponse, trajectoryOf } from "./collect/own-response.ts";
 import { describedFailure, placeholderWith } from "./collect/placeholder.ts";
@@ -334,8 +334,8 @@ class Call {
     });
   }
 
-  async #judge({ entry, groupId, at }: Sample, response: Response): Promise<number> {
-    if (response.reward !== undefined) return response.reward;
+  async #judge({ entry, groupId, at }: Sample, response: Response): Promise<Judged> {
+    if (response.judged) return response.judged;
     const { reward, task, rewardTimeoutMs } = this.#options;
     const { responseIds, finish, messages } = response;
     const own = responseIds.slice();
@@ -345,9 +345,7 @@ class Call {
     const value: unknown = reward.isBounded
       ? await reward.score(input, this.#ending.signal)
       : await this.#scopes.run({ what, timeoutMs: rewardTimeoutMs }, (signal) => reward.score(input, signal));
-    if (typeof value !== "number" || !(Math.abs(value) <= rewardMax))
-      throw errors.RewardInvalid({ name: reward.name, value: shownValue(value), limit: rewardMax });
-    return value;
+    return judgedOf(value, reward.name);
   }
 
   #pause(afterMs: number): Promise<void> {

@@ -2,7 +2,7 @@
  * What a replica computes, as interfaces. Two roles, because an inference server cannot train and a trainer may own its
  * collectives. Sections of state are raw bytes, so that whoever moves or stores them needs to know nothing else.
  */
-import type { EngineInfo, Generated, RewardInput, SamplingOptions } from "@muster/base";
+import type { EngineInfo, Generated, RewardAnswer, RewardInput, SamplingOptions } from "@muster/base";
 import type { Training } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
 import type { GradientMemory } from "./gradient-memory.ts";
@@ -279,8 +279,8 @@ export interface Reward {
   readonly name: string;
   /** It ends by itself, in a time of its own, and runs no code of others in this process: judged without a deadline and a boundary. */
   readonly isBounded?: true;
-  /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/protocol`, which are a thousand million. */
-  score(input: RewardInput, signal: AbortSignal): Promise<number>;
+  /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/protocol`, which are a thousand million, alone or with what it is made of. */
+  score(input: RewardInput, signal: AbortSignal): Promise<RewardAnswer>;
   /** Calls `run` now and then while the program that computes it starts again, in a bounded time: who waits for it does not hang. */
   onStarting?(run: () => void): void;
   /** Ends what it has running, for good. */

@@ -70,6 +70,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   RewardInvalid: {
     message: 'reward "{name}" returned {value}; it must return a number, finite and between -{limit} and {limit}',
   },
+  RewardField: { message: 'reward "{name}" answered {field} with {value}; it must be {rule}' },
   RewardAnswer: {
     message: 'reward "{name}" answered {answer}; it must answer with JSON such as {"reward": 0.5} or {"error": "why"}',
   },

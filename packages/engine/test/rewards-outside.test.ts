@@ -17,7 +17,7 @@ const asked = (responseText: string, row?: Record<string, unknown>): RewardInput
   responseText,
   finish: "stop",
 });
-const failure = async (work: Promise<number>): Promise<{ readonly message: string; readonly kind: string }> =>
+const failure = async (work: Promise<unknown>): Promise<{ readonly message: string; readonly kind: string }> =>
   await work.then(
     (value) => ({ message: `no failure, but ${value}`, kind: "none" }),
     (error: Error) => ({ message: error.message, kind: failureKindOf(error) }),
@@ -130,7 +130,7 @@ describe("a reward that a program computes", () => {
     );
     const pid = await reward.score(asked("a"), signal);
     await reward.close?.();
-    expect(() => process.kill(pid, 0)).toThrow(/ESRCH/);
+    expect(() => process.kill(pid as number, 0)).toThrow(/ESRCH/);
   });
 });
 

@@ -4,7 +4,7 @@ import { quiet } from "./rollout-fixture.ts";
 
 describe("the exact-match reward", () => {
   const prompt = { ids: Int32Array.of(1), text: "37+85=", answer: "221" };
-  const score = (responseText: string, finish = "stop"): Promise<number> =>
+  const score = (responseText: string, finish = "stop"): Promise<unknown> =>
     rewardOf("exact-match").score({ prompt, responseIds: Int32Array.of(1), responseText, finish }, quiet());
 
   it("is 1 for the answer with its end token and 0 for anything else", async () => {
@@ -17,7 +17,7 @@ describe("the exact-match reward", () => {
 
   it("knows no end token in the text of a tokenizer that leaves it out", async () => {
     const read = { ...prompt, row: { answer: "221" } };
-    const of = (responseText: string): Promise<number> =>
+    const of = (responseText: string): Promise<unknown> =>
       rewardOf("exact-match").score(
         { prompt: read, responseIds: Int32Array.of(1), responseText, finish: "stop" },
         quiet(),

@@ -8,7 +8,7 @@ import type { ScorerConfig } from "@muster/protocol";
 import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { failureKindOf } from "../src/collect/failure-kind.ts";
-import type { Reward, RewardInput } from "../src/index.ts";
+import { numberOfAnswer, type Reward, type RewardInput } from "../src/index.ts";
 import { openWorkerReward } from "../src/rewards/worker-reward.ts";
 import type { WorkerSelf } from "../src/worker/description.ts";
 import type { OpenWorker } from "../src/worker/open-link.ts";
@@ -44,7 +44,7 @@ async function outcomes(judge: Reward, texts: readonly string[], signal = never)
   return await Promise.all(
     texts.map(async (text): Promise<Outcome> => {
       try {
-        return await judge.score(asked(text), signal);
+        return numberOfAnswer(await judge.score(asked(text), signal));
       } catch (error) {
         return { message: (error as Error).message, kind: failureKindOf(error) };
       }

@@ -35,6 +35,16 @@ describe("a commit", () => {
     });
   });
 
+  it("says what the parts of rewards were, and how many names are left out", () => {
+    const form = { name: "form", count: 4, mean: 0.5, squares: 1, least: 0, most: 1 };
+    const own = vote(stats({ batch: { ...batch, components: [form], componentsMore: 2 } }));
+    expect(committedOf(stepping({ p0: own, p1: own }))).toMatchObject({
+      components: [{ name: "form", count: 4, mean: 0.5, spread: 0.5, least: 0, most: 1 }],
+      componentsMore: 2,
+    });
+    expect(committedOf(stepping({ p0: vote(stats()), p1: vote(stats()) }))).not.toHaveProperty("components");
+  });
+
   it("divides the figures of a batch by its trajectories, of which there is one, or none that was completed", () => {
     const of = (completed: number) => {
       const groups = groupsOf(4, 1, 1);

@@ -1,6 +1,7 @@
 /** How large groups become in the groups stream: what the errors in one may take, and the most that a group of a job can. */
 import { clipText } from "@muster/base";
 import type { JobConfig } from "./job-config.ts";
+import { judgementBytesMax } from "./judgement.ts";
 import { piecedBytesMax } from "./pieces.ts";
 
 /** Bytes that the errors of one group may take together. */
@@ -23,6 +24,8 @@ interface Sized {
     readonly logprobs: ArrayBufferView;
     readonly lossMask: ArrayBufferView;
     readonly segments: readonly unknown[];
+    readonly components?: readonly unknown[] | undefined;
+    readonly metadata?: string | undefined;
     readonly error?: ErrorTexts | undefined;
   }[];
 }
@@ -35,7 +38,8 @@ export function packedBytesAtMost(groups: readonly Sized[]): number {
   let bytes = groupBytes;
   for (const { trajectories } of groups) {
     bytes += groupBytes + trajectories.length * trajectoryBytes;
-    for (const { tokens, logprobs, lossMask, segments, error } of trajectories) {
+    for (const { tokens, logprobs, lossMask, segments, components, metadata, error } of trajectories) {
+      if (components || metadata !== undefined) bytes += judgementBytesMax;
       bytes += tokens.byteLength + logprobs.byteLength + lossMask.byteLength + segments.length * segmentBytes;
       if (error) bytes += charBytes * (error.name.length + error.message.length + (error.stack?.length ?? 0));
     }
@@ -66,7 +70,7 @@ export function errorWithin<E extends ErrorTexts>(error: E, trajectories: number
 const withinBytes = (text: string, bytesMax: number): string => clipText(text, Math.max(1, text.length), bytesMax);
 
 /**
- * Bytes that a group of a job takes in the groups stream, at most: every response as long as it may be, or every one an error. Only a response
+ * Bytes that a group of a job takes in the groups stream, at most: every response as long as it may be and judged at length, or every one an error. Only a response
  * that was begun and gone on with under more versions than may be trained on takes more. Pure.
  */
 export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }: GroupShape): number {
@@ -75,8 +79,8 @@ export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }:
   const isOwnWay = rollout.generate === null && !rollout.agent;
   const response = isOwnWay ? Math.min(sampling.maxNewTokens, model.maxContext) : model.maxContext;
   const segments = Math.min(segmentsMax, stalenessMax + 1, response);
-  const tokens = 4 * model.maxContext + 5 * response + segments * segmentBytes;
-  return groupBytes + trajectories * (trajectoryBytes + Math.max(tokens, Math.floor(errorBytesMax / trajectories)));
+  const judged = 4 * model.maxContext + 5 * response + segments * segmentBytes + judgementBytesMax;
+  return groupBytes + trajectories * (trajectoryBytes + Math.max(judged, Math.floor(errorBytesMax / trajectories)));
 }
 
 /** Most bytes of what is stored as one body in a job: a group with as many segments as may be, or a message full of smaller ones. Pure. */

@@ -59,6 +59,15 @@ export {
   roles,
 } from "./ids.ts";
 export { type JobConfig, jobConfigSchema, promptsTask, samplesMax } from "./job-config.ts";
+export {
+  type ComponentFigures,
+  componentName,
+  judgementLimits,
+  type RewardComponent,
+  rewardMax,
+  type StepComponent,
+  stepComponentsMax,
+} from "./judgement.ts";
 export { barrierDecisionMax, barrierPolicies, barrierRangesMax, barrierRanksMax } from "./messages/barrier.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
 export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";
@@ -127,7 +136,6 @@ export {
 } from "./training.ts";
 export {
   fromGroupsBatch,
-  rewardMax,
   type Segment,
   type Trajectory,
   type TrajectoryError,

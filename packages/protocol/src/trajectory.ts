@@ -3,13 +3,8 @@ import { z } from "zod";
 import { countSchema } from "./envelope.ts";
 import { failureKinds } from "./failure.ts";
 import { errorWithin, segmentsMax } from "./group-size.ts";
+import { componentsSchema, metadataSchema, type RewardComponent, rewardMax } from "./judgement.ts";
 import { clippedText } from "./texts.ts";
-
-/**
- * Largest reward, and its negative the smallest: far beyond what any reward means, and small enough that no sum or square of rewards is lost or
- * becomes infinite.
- */
-export const rewardMax = 1e9;
 
 /** How a trajectory ended. `aborted` ones are placeholders: they never reach the loss and carry no reward. */
 export const trajectoryStatuses = ["completed", "truncated", "aborted"] as const;
@@ -42,6 +37,10 @@ export interface Trajectory {
   /** 1 where a response token takes part in the loss; response length. */
   readonly lossMask: Uint8Array;
   readonly reward: number;
+  /** What the reward is made of, by name in order; for people. */
+  readonly components?: readonly RewardComponent[];
+  /** What the reward says of it besides: an object as JSON. */
+  readonly metadata?: string;
   readonly status: (typeof trajectoryStatuses)[number];
   /** Tile the response without gap or overlap; versions never decrease. */
   readonly segments: readonly Segment[];
@@ -73,6 +72,8 @@ const trajectoryWire = z.strictObject({
   status: z.enum(trajectoryStatuses),
   segments: z.array(segmentSchema).max(segmentsMax),
   error: errorSchema.optional(),
+  components: componentsSchema.optional(),
+  metadata: metadataSchema.optional(),
 });
 
 const groupWire = z.strictObject({
@@ -102,11 +103,13 @@ export function toGroupsBatch(groups: readonly TrajectoryGroup[]): z.infer<typeo
   return {
     groups: groups.map((group) => ({
       ...group,
-      trajectories: group.trajectories.map((trajectory) => ({
+      trajectories: group.trajectories.map(({ components, metadata, ...trajectory }) => ({
         ...trajectory,
         tokens: bytesOf(trajectory.tokens),
         logprobs: bytesOf(trajectory.logprobs),
         lossMask: bytesOf(trajectory.lossMask),
+        ...(components ? { components: [...components] } : {}),
+        ...(metadata === undefined ? {} : { metadata }),
         segments: [...trajectory.segments],
         ...(trajectory.error ? { error: errorWithin(trajectory.error, group.trajectories.length) } : {}),
       })),
@@ -141,9 +144,11 @@ export function tiledBy(segments: readonly Segment[]): number {
 }
 
 function trajectoryOf(wire: GroupWire["trajectories"][number]): Trajectory {
-  const { error, ...rest } = wire;
+  const { error, components, metadata, ...rest } = wire;
   return {
     ...rest,
+    ...(components ? { components } : {}),
+    ...(metadata === undefined ? {} : { metadata }),
     tokens: new Int32Array(ownBuffer(wire.tokens)),
     logprobs: new Float32Array(ownBuffer(wire.logprobs)),
     lossMask: new Uint8Array(ownBuffer(wire.lossMask)),

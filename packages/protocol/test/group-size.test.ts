@@ -48,6 +48,8 @@ function longest({ rollout, model, sampling, stalenessMax }: GroupShape): Trajec
     logprobs: new Float32Array(response).fill(-0.1),
     lossMask: new Uint8Array(response).fill(1),
     reward: 0.1,
+    components: Array.from({ length: 16 }, (_, i) => ({ name: String(i).padStart(48, "n"), value: 0.1 })),
+    metadata: "x".repeat(2_048),
     status: "truncated",
     segments: Array.from({ length: runs }, (_, i) => ({
       version: 2 ** 32 + i,

@@ -19,6 +19,7 @@ const stats = {
     ...{ rewardSquares: 3.75, rewardLeast: 0, rewardMost: 1, lr: 0.001 },
   },
 };
+const form = { name: "form", count: 15, mean: 0.5, squares: 1, least: 0, most: 1 };
 const flawWith = (patch: object, batch: object = {}) =>
   flawOf("step.voted", { ...voted.body, stats: { ...stats, ...patch, batch: { ...stats.batch, ...batch } } } as never);
 
@@ -27,6 +28,7 @@ describe("a vote", () => {
     const message = { ...voted, body: { ...voted.body, stats } } as typeof voted;
     expect(decodeMessage(encodeMessage(message))).toEqual(message);
     expect(flawWith({})).toBeNull();
+    expect(flawWith({}, { components: Array.from({ length: 32 }, () => form), componentsMore: 8 })).toBeNull();
   });
 
   it.each([
@@ -42,6 +44,11 @@ describe("a vote", () => {
     [{}, { lr: Number.NaN }],
     [{}, { longest: 1.5 }],
     [{}, { more: 1 }],
+    [{}, { components: [] }],
+    [{}, { components: [{ ...form, count: 16 }] }],
+    [{}, { components: [{ ...form, least: 2 }] }],
+    [{}, { components: [{ ...form, name: "a\nb" }] }],
+    [{}, { components: Array.from({ length: 33 }, () => form) }],
   ])("with %o and a batch with %o is none", (patch, batch) => {
     expect(flawWith(patch, batch)).not.toBeNull();
   });

@@ -178,8 +178,9 @@ describe("a group of trajectories", () => {
       return part;
     };
     const body = toGroupsBatch([groupOf(whole)]);
+    const { components: _, ...rest } = whole;
     const trajectory = {
-      ...whole,
+      ...rest,
       segments: [...whole.segments],
       tokens: place(1, whole.tokens),
       logprobs: place(25, whole.logprobs),

@@ -2,7 +2,7 @@
 
 import { type Clock, type Prompt, withDeadline } from "@muster/base";
 import type { Task } from "@muster/data";
-import type { Generated, Reward, RolloutEngine } from "@muster/engine";
+import { type Generated, numberOfAnswer, type Reward, type RolloutEngine } from "@muster/engine";
 import type { Chunk, RolloutEvent } from "@muster/machines";
 import type { JobConfig, WorkItem } from "@muster/protocol";
 
@@ -69,7 +69,7 @@ async function judge(
     if (!generated) return;
     const { responseIds, finish } = generated;
     const input = { prompt, responseIds, responseText: task.decode(responseIds), finish };
-    if ((await reward.score(input, AbortSignal.any([stop]))) >= 1) solved += 1;
+    if (numberOfAnswer(await reward.score(input, AbortSignal.any([stop]))) >= 1) solved += 1;
   };
   const deadline = { what: "judging held-out prompts", timeoutMs: config.timing.rewardMs, clock, signal };
   const all = (stop: AbortSignal) => Promise.allSettled(answers.map((answer) => judgeOne(answer, stop)));

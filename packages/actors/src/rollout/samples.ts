@@ -40,10 +40,12 @@ export function sampleOf(
     prompt: clipText(asked, textChars),
     ...(prompt?.answer ? { answer: clipText(prompt.answer, 500) } : {}),
     responses: trajectories.slice(0, responses).map((trajectory, sample) => {
-      const { tokens, promptLength, status, reward, error } = trajectory;
+      const { tokens, promptLength, status, reward, components, metadata, error } = trajectory;
       const response = tokens.slice(promptLength);
       return {
         ...{ sample, status, tokens: response.length, reward: status === "aborted" ? null : reward },
+        ...(components ? { components: [...components] } : {}),
+        ...(metadata === undefined ? {} : { metadata }),
         text: clipText(task.decode(response), textChars),
         ...(error ? { error: clipText(`${error.name}: ${error.message}`, 500) } : {}),
       };

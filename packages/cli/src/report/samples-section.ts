@@ -20,11 +20,17 @@ export function samplesSection(samples: readonly SampleRecord[]): Markup | null 
 
 function rowOf(sample: SampleRecord): Markup {
   const { step, group, sample: at, reward, status, tokens, answer, error } = sample;
-  const notes = [`${figure(tokens)} tokens`, ...(status === "completed" ? [] : [status])].join(", ");
+  const parts = Object.entries(sample.components ?? {}).map(
+    ([name, value]) => `${cleanLine(name, 48)} ${figure(value, 3)}`,
+  );
+  const notes = [...parts, `${figure(tokens)} tokens`, ...(status === "completed" ? [] : [status])].join(", ");
   const expected = answer ? html`<p class="sub">answer: ${cleanLine(answer, 200)}</p>` : null;
   const outcome = reward === null ? html`<b class="bad">no reward</b>` : html`<b>${figure(reward, 3)}</b>`;
+  const more = sample.metadata
+    ? html`<p class="sub mono">${cleanLine(JSON.stringify(sample.metadata), 400)}</p>`
+    : null;
   const fault = error === null ? null : html`<p class="bad">${cleanLine(error, 400)}</p>`;
-  return html`<article><p class="sub">step ${figure(step)}, group ${cleanLine(group, 40)}, response ${at}: ${outcome}, ${notes}</p><pre class="prompt">${blockOf(sample.prompt)}</pre>${expected}<pre>${blockOf(sample.completion)}</pre>${fault}</article>`;
+  return html`<article><p class="sub">step ${figure(step)}, group ${cleanLine(group, 40)}, response ${at}: ${outcome}, ${notes}</p><pre class="prompt">${blockOf(sample.prompt)}</pre>${expected}<pre>${blockOf(sample.completion)}</pre>${more}${fault}</article>`;
 }
 
 function blockOf(text: string): string {

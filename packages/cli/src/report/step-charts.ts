@@ -2,8 +2,8 @@
 import { chart, type Series } from "./chart.ts";
 import { html, type Markup } from "./markup.ts";
 import type { CurvePoint } from "./scale.ts";
-import { compact, meanOf } from "./text.ts";
-import type { StepRecord } from "./types.ts";
+import { cleanLine, compact, meanOf } from "./text.ts";
+import type { ComponentRecord, StepRecord } from "./types.ts";
 
 type Read = (step: StepRecord) => number | null;
 
@@ -118,7 +118,28 @@ const sections: readonly Section[] = [
 /** Draws them all; a sentence instead of many empty ones before the first step. */
 export function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
   if (steps.length === 0) return [html`<section><p class="none">No step is committed yet.</p></section>`];
-  return sections.map((section) => sectionOf(section, steps));
+  return [...sections, ...componentSections(steps)].map((section) => sectionOf(section, steps));
+}
+
+/** Parts of rewards that are drawn: those that came first. */
+const componentsMax = 12;
+
+function componentSections(steps: readonly StepRecord[]): readonly Section[] {
+  const names = new Set<string>();
+  for (const { components } of steps)
+    for (const name of Object.keys(components ?? {})) if (names.size < componentsMax) names.add(name);
+  return [...names].map((name) => {
+    const of = ({ components }: StepRecord): ComponentRecord | undefined => components?.[name];
+    return {
+      title: `Reward: ${cleanLine(name, 48)}`,
+      unit: "a part of the rewards",
+      lines: [
+        { color: "faint", name: "spread", of: (step) => of(step)?.spread ?? null },
+        { color: "c1", name: "mean", of: (step) => of(step)?.mean ?? null },
+      ],
+      include: [0, 0],
+    };
+  });
 }
 
 function sectionOf({ title, unit, lines, include }: Section, steps: readonly StepRecord[]): Markup {

@@ -67,6 +67,8 @@ export interface StepRecord {
   readonly reward_spread: number | null;
   readonly reward_least: number | null;
   readonly reward_most: number | null;
+  /** Parts of the rewards by name, of the trajectories that have them; `null` where no reward names any. */
+  readonly components: Readonly<Record<string, ComponentRecord>> | null;
   /** Share of groups whose members have no advantage over each other, 0 to 1. */
   readonly even_groups: number | null;
   /** Clipped surrogate, negated, per response token. */
@@ -99,6 +101,15 @@ export interface StepRecord {
   readonly at_ms: number;
   /** Version that each trainer and sampler held when it was committed; `null` of steps long past, and where nobody said it. */
   readonly held: Readonly<Record<string, number | null>> | null;
+}
+
+/** One part of the rewards of a step: mean, standard deviation, range, and how many trajectories have it. */
+export interface ComponentRecord {
+  readonly count: number;
+  readonly mean: number;
+  readonly spread: number;
+  readonly least: number;
+  readonly most: number;
 }
 
 /** One evaluation of the held-out prompts. */
@@ -153,6 +164,9 @@ export interface SampleRecord {
   readonly status: "completed" | "truncated" | "aborted";
   /** `null` of an aborted one. */
   readonly reward: number | null;
+  /** What the reward is made of, by name, and what it says besides; `null` where it says nothing. */
+  readonly components: Readonly<Record<string, number>> | null;
+  readonly metadata: Readonly<Record<string, unknown>> | null;
   /** Why it was aborted. */
   readonly error: string | null;
 }

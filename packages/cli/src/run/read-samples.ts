@@ -18,6 +18,9 @@ const lineSchema = z.object({
   tokens: z.number(),
   status: z.enum(["completed", "truncated", "aborted"]),
   reward: z.number().nullable(),
+  // Lines of before they were kept have none.
+  components: z.record(z.string(), z.number()).nullable().default(null),
+  metadata: z.record(z.string(), z.unknown()).nullable().default(null),
   error: z.string().nullable(),
 });
 

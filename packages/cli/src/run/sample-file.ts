@@ -145,9 +145,21 @@ function newestHalf(lines: readonly string[], bytes: number): readonly string[] 
 
 function recordsOf({ step, index, version, replica, prompt, answer, responses }: Shown, lineage: number) {
   return responses.map(
-    ({ sample, text, tokens, status, reward, error }): SampleRecord => ({
+    ({ sample, text, tokens, status, reward, components, metadata, error }): SampleRecord => ({
       ...{ step, lineage, group: `${step}.${index}`, sample, version, replica, prompt, answer: answer ?? null },
       ...{ completion: text, tokens, status, reward, error: error ?? null },
+      components: components ? Object.fromEntries(components.map(({ name, value }) => [name, value])) : null,
+      metadata: metadata === undefined ? null : objectIn(metadata),
     }),
   );
+}
+
+/** A sampler says that it is an object as JSON; `null` of anything else. */
+function objectIn(text: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : null;
+  } catch {
+    return null;
+  }
 }

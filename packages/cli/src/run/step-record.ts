@@ -8,7 +8,13 @@ export function stepRecordOf(body: Body<"step.committed">, atMs: number): Omit<S
   const figures = stepFigures.map(({ field }) => [figureNameOf(field), body[field] ?? null]);
   return {
     ...{ step, lineage, version },
-    ...(Object.fromEntries(figures) as Omit<StepRecord, "step" | "lineage" | "version" | "tokens_per_s">),
+    ...(Object.fromEntries(figures) as Omit<
+      StepRecord,
+      "step" | "lineage" | "version" | "components" | "tokens_per_s"
+    >),
+    components: body.components
+      ? Object.fromEntries(body.components.map(({ name, ...component }) => [name, component]))
+      : null,
     at_ms: atMs,
     held: held ? Object.fromEntries(held.map(({ id, version: own }) => [id, own])) : null,
   };

@@ -5,7 +5,7 @@
 import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { EventMessage } from "@muster/client";
-import { type Body, figureNameOf, figuresOf } from "@muster/protocol";
+import { type Body, figureNameOf, figuresOf, stepComponentsMax } from "@muster/protocol";
 import { makeFolderSync } from "@muster/runtime";
 import { type Scalar, scalarsEvent, startEvent, versionEvent } from "./events.ts";
 import { recordOf } from "./records.ts";
@@ -39,6 +39,7 @@ export class TensorBoardFiles {
   #points: Point[] = [];
   /** Only steps that are multiples of it are kept. */
   #stride = 1;
+  readonly #components = new Set<string>();
   #path: string | null = null;
   /** What is in memory is not all in the file. */
   #isBehind = false;
@@ -64,10 +65,25 @@ export class TensorBoardFiles {
       if (wentBack) this.#rewrite();
       return;
     }
-    const scalars = figuresOf(body).map(
-      ({ family, field, value }): Scalar => [`${family}/${figureNameOf(field)}`, value],
-    );
+    const scalars = [
+      ...figuresOf(body).map(({ family, field, value }): Scalar => [`${family}/${figureNameOf(field)}`, value]),
+      ...this.#componentsOf(body),
+    ];
     this.#add({ lineage, version, step, isEvaluation: false, bytes: scalarsEvent(wallMs, step, scalars) }, wentBack);
+  }
+
+  /** Parts of rewards: curves for the first names that come, and none for others. */
+  #componentsOf({ components = [] }: Body<"step.committed">): readonly Scalar[] {
+    for (const { name: component } of components)
+      if (this.#components.size < stepComponentsMax) this.#components.add(component);
+    return components.flatMap(({ name: component, mean, spread }): Scalar[] =>
+      this.#components.has(component)
+        ? [
+            [`reward_components/${component}`, mean],
+            [`reward_components_spread/${component}`, spread],
+          ]
+        : [],
+    );
   }
 
   #evaluated({ version, correct, prompts }: Body<"eval.finished">, wallMs: number): void {

@@ -7,10 +7,11 @@ type Committed = Body<"step.committed">;
 
 const versionsMax = 4;
 const namesMax = 6;
+const componentsShown = 6;
 
 const indent = " ".repeat(12);
 
-/** What people who train look at, in three lines or fewer. */
+/** What people who train look at, in four lines or fewer. */
 export function figuresText(body: Committed): string {
   const { loss, approxKl, clipFraction, entropy, gradNorm, lr } = body;
   const policy = [
@@ -21,7 +22,7 @@ export function figuresText(body: Committed): string {
     `gradient ${compact(gradNorm)}`,
     ...(lr === undefined ? [] : [`lr ${compact(lr)}`]),
   ];
-  return [policy, batchOf(body), heldOf(body)]
+  return [policy, batchOf(body), componentsOf(body), heldOf(body)]
     .filter((parts) => parts.length > 0)
     .map((parts) => `\n${indent}${parts.join("  ")}`)
     .join("");
@@ -41,6 +42,15 @@ function batchOf(body: Committed): readonly string[] {
     ...(isKnown(trainTokensPerS) ? [`trainers ${compact(trainTokensPerS)} tok/s`] : []),
     ...(isKnown(sampleTokensPerS) ? [`samplers ${compact(sampleTokensPerS)} tok/s`] : []),
   ];
+}
+
+/** Mean and standard deviation of the parts of rewards. */
+function componentsOf({ components = [], componentsMore = 0 }: Committed): readonly string[] {
+  const more = components.length - componentsShown + componentsMore;
+  const parts = components
+    .slice(0, componentsShown)
+    .map(({ name, mean, spread }) => `${cleanLine(name, 48)} ${compact(mean)} ±${compact(spread)}`);
+  return more > 0 && parts.length > 0 ? [...parts, `and ${more} more`] : parts;
 }
 
 /** Who held what, the oldest version first. */

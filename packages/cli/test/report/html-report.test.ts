@@ -223,6 +223,27 @@ describe("htmlReport", () => {
     expect(htmlReport(runRecord({ samples: [] }))).not.toContain("<h2>Samples");
   });
 
+  it("draws the parts of rewards, a bounded number of them, and shows those of a response with what its reward says", () => {
+    const record = runRecord();
+    const part = { count: 8, mean: 0.5, spread: 0.1, least: 0, most: 1 };
+    const names = Array.from({ length: 20 }, (_, i) => `part-${String(i).padStart(2, "0")}`);
+    const page = htmlReport({
+      ...record,
+      steps: record.steps.map((step, i) =>
+        i === 0 ? step : { ...step, components: Object.fromEntries(names.map((name) => [name, part])) },
+      ),
+      samples: record.samples.map((sample) => ({
+        ...sample,
+        components: { form: 0.25 },
+        metadata: { judge: "<b>rules</b>" },
+      })),
+    });
+    expect(page.match(/<h2>Reward: part-\d\d<\/h2>/g)).toHaveLength(12);
+    expect(page).toContain("form 0.250, 11 tokens");
+    expect(page).toContain("&quot;judge&quot;:&quot;&lt;b&gt;rules&lt;/b&gt;&quot;");
+    expect(htmlReport(record)).not.toContain("<h2>Reward: ");
+  });
+
   it("shouts when the ledger does not add up or something was lost", () => {
     const { summary } = runRecord();
     const page = htmlReport({

@@ -72,6 +72,7 @@ export function steps(): readonly StepRecord[] {
       reward_spread: 0.3 * Math.exp(-index / 150) + 0.02 * more.next(),
       reward_least: 0,
       reward_most: 1,
+      components: null,
       even_groups: 0.1 + 0.6 * (1 - Math.exp(-index / 70)),
       length_mean: 10 + 0.3 * noise,
       length_max: 11 + Math.round(2 * more.next()),
@@ -97,6 +98,7 @@ function samples(): readonly SampleRecord[] {
         tokens: isAborted ? 0 : 11,
         status: isAborted ? "aborted" : "completed",
         reward: isAborted ? null : 1 - sample,
+        ...{ components: null, metadata: null },
         error: isAborted ? "TypeError: can not read the answer" : null,
       };
     }),

@@ -61,6 +61,24 @@ describe("a file of events", () => {
     );
   });
 
+  test("has curves of the parts of rewards, and none for more names than the first 32", () => {
+    const part = (name: string, mean: number) => ({ name, count: 4, mean, spread: 0.5, least: 0, most: 1 });
+    const madeUp = Array.from({ length: 40 }, (_, i) => part(`made-up-${i}`, i));
+    const step = (at: number, components: Body<"step.committed">["components"]) =>
+      said("step.committed", { step: at, lineage: 1, version: at, reward: 1, components });
+    const directory = after([step(1, [part("form", 0.25)]), step(2, madeUp), step(3, [part("form", 0.75)])]);
+    const tags = new Set(read(directory).scalars.map(({ tag }) => tag));
+    expect([...tags].filter((tag) => tag.startsWith("reward_components/"))).toHaveLength(32);
+    expect(stepsOf(directory, "reward_components/form")).toEqual([
+      [1, 0.25],
+      [3, 0.75],
+    ]);
+    expect(stepsOf(directory, "reward_components_spread/form")).toEqual([
+      [1, 0.5],
+      [3, 0.5],
+    ]);
+  });
+
   test("has held-out results at their steps, the last one of a version", () => {
     const directory = after([evaluated(0, 1), committed(1, 1), evaluated(1, 2), evaluated(1, 4)]);
     expect(stepsOf(directory, "reward/held_out")).toEqual([

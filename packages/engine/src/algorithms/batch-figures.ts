@@ -1,22 +1,60 @@
 /** What a batch is, in numbers for people. A pure function of its groups, in the same order everywhere, so that its bits are the same everywhere. */
-import type { BatchFigures, Trajectory, TrajectoryGroup } from "@muster/protocol";
+import {
+  type BatchFigures,
+  type ComponentFigures,
+  stepComponentsMax,
+  type Trajectory,
+  type TrajectoryGroup,
+} from "@muster/protocol";
 import { hasSpread } from "./dapo.ts";
 
 /** Counts a batch. Groups with fewer than two trajectories that are valid teach nothing: they count as groups only, as they do in receipts. */
 export function batchFiguresOf(groups: readonly TrajectoryGroup[]): Omit<BatchFigures, "lr"> {
   const ordered = [...groups].sort((a, b) => a.index - b.index || a.attempt - b.attempt);
   const valid = ordered.flatMap(validOf);
-  const rewards = valid.map(({ reward }) => reward);
-  const mean = rewards.reduce((sum, reward) => sum + reward, 0) / Math.max(1, rewards.length);
+  const rewards = spreadOf(valid.map(({ reward }) => reward));
   return {
     groups: groups.length,
     evenGroups: groups.filter(isEven).length,
     trajectories: valid.length,
     truncated: valid.filter(({ status }) => status === "truncated").length,
     longest: valid.reduce((most, { logprobs }) => Math.max(most, logprobs.length), 0),
-    rewardSquares: rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0),
-    rewardLeast: rewards.reduce((least, reward) => Math.min(least, reward), rewards[0] ?? 0),
-    rewardMost: rewards.reduce((most, reward) => Math.max(most, reward), rewards[0] ?? 0),
+    rewardSquares: rewards.squares,
+    rewardLeast: rewards.least,
+    rewardMost: rewards.most,
+    ...componentsOf(valid),
+  };
+}
+
+/** What the parts of rewards are, by name in order: those that have them count, and the rest does not. */
+function componentsOf(valid: readonly Trajectory[]): Pick<BatchFigures, "components" | "componentsMore"> {
+  const byName = new Map<string, number[]>();
+  for (const { components = [] } of valid)
+    for (const { name, value } of components) {
+      const values = byName.get(name);
+      if (values) values.push(value);
+      else byName.set(name, [value]);
+    }
+  if (byName.size === 0) return {};
+  const sorted = [...byName].sort(([a], [b]) => (a < b ? -1 : 1));
+  const components = sorted
+    .slice(0, stepComponentsMax)
+    .map(([name, values]): ComponentFigures => ({ name, count: values.length, ...spreadOf(values) }));
+  return {
+    components,
+    ...(sorted.length > components.length ? { componentsMore: sorted.length - components.length } : {}),
+  };
+}
+
+/** Mean, sum of squared distances from it, and the ends of the range; 0 of nothing. */
+function spreadOf(values: readonly number[]): Pick<ComponentFigures, "mean" | "squares" | "least" | "most"> {
+  const [first = 0] = values;
+  const mean = values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
+  return {
+    mean,
+    squares: values.reduce((sum, value) => sum + (value - mean) ** 2, 0),
+    least: values.reduce((least, value) => Math.min(least, value), first),
+    most: values.reduce((most, value) => Math.max(most, value), first),
   };
 }
 

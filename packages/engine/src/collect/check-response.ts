@@ -2,6 +2,7 @@
 import type { ChatMessage } from "@muster/base";
 import type { EngineInfo } from "../engine.ts";
 import { errors } from "../errors.ts";
+import type { Judged } from "./judgement.ts";
 
 /** One response of one sample, from the engine or from a module. */
 export interface Response {
@@ -14,7 +15,7 @@ export interface Response {
   /** What was read before the response, where that is not the sample's prompt. */
   readonly promptIds?: Int32Array;
   /** Where it is known without the job's reward. */
-  readonly reward?: number;
+  readonly judged?: Judged;
   /** For the job's reward. */
   readonly messages?: readonly ChatMessage[];
   /** Runs of tokens by the weights that drew them; they tile the response. */

@@ -1,8 +1,8 @@
 /** Generation by a module: what it is given, what it returns, and how its answer becomes responses. */
 import { type ChatMessage, type GenerateModule, type Places, shownValue } from "@muster/base";
-import { rewardMax } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Response } from "./check-response.ts";
+import { judgedOf } from "./judgement.ts";
 
 /** Generates one sample, and knows where it comes from. */
 export type GenerateFunction = GenerateModule & {
@@ -45,8 +45,6 @@ function responseOf(part: unknown, { from }: Declared, version: number): Respons
   const { promptIds, versions, reward, messages } = rest;
   if (finish !== "stop" && finish !== "length") throw fieldFault(from, "finish", finish, '"stop" or "length"');
   const ids = Int32Array.from(numbersOf("responseIds", responseIds, from));
-  if (reward !== undefined && !(typeof reward === "number" && Math.abs(reward) <= rewardMax))
-    throw fieldFault(from, "reward", reward, `a number between -${rewardMax} and ${rewardMax}`);
   const mask = lossMask === undefined ? new Uint8Array(ids.length).fill(1) : numbersOf("lossMask", lossMask, from);
   return {
     responseIds: ids,
@@ -59,7 +57,7 @@ function responseOf(part: unknown, { from }: Declared, version: number): Respons
         ? [{ version, from: 0, to: ids.length }]
         : segmentsIn(numbersOf("versions", versions, from), ids.length, from),
     ...(promptIds === undefined ? {} : { promptIds: promptIn(numbersOf("promptIds", promptIds, from), from) }),
-    ...(reward === undefined ? {} : { reward }),
+    ...(reward === undefined ? {} : { judged: judgedOf(reward, from) }),
     ...(messages === undefined ? {} : { messages: messages as readonly ChatMessage[] }),
   };
 }

@@ -4,6 +4,7 @@ import type { Generated } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { segmentsOf } from "./begun-group.ts";
 import type { Response } from "./check-response.ts";
+import type { Judged } from "./judgement.ts";
 
 /** A response as the engine drew it. @throws MUSTER_ERR_TRAJECTORY_INVALID, MUSTER_ERR_TRAJECTORY_ABORTED */
 export function ownResponse(generated: Generated | undefined, resumed: BegunTrajectory | undefined): Response {
@@ -21,7 +22,7 @@ export function ownResponse(generated: Generated | undefined, resumed: BegunTraj
 }
 
 /** A judged response as it is stored. Pure. */
-export function trajectoryOf(promptIds: Int32Array, response: Response, reward: number): Trajectory {
+export function trajectoryOf(promptIds: Int32Array, response: Response, judged: Judged): Trajectory {
   const { responseIds, logprobs, lossMask, finish, segments } = response;
   const tokens = new Int32Array(promptIds.length + responseIds.length);
   tokens.set(promptIds);
@@ -31,7 +32,7 @@ export function trajectoryOf(promptIds: Int32Array, response: Response, reward: 
     promptLength: promptIds.length,
     logprobs,
     lossMask,
-    reward,
+    ...judged,
     status: finish === "length" ? "truncated" : "completed",
     segments,
   };

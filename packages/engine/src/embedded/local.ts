@@ -6,6 +6,7 @@ import { lossOf } from "../algorithms/loss-needs.ts";
 import { type Minibatch, planMinibatches } from "../algorithms/plan-minibatches.ts";
 import { referenceLogprobsOf } from "../algorithms/reference-logprobs.ts";
 import { type LearningRate, learningRateAt } from "../algorithms/schedules.ts";
+import { numberOfAnswer } from "../collect/judgement.ts";
 import { collectGroups } from "../collect-group.ts";
 import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
@@ -178,7 +179,8 @@ export async function evaluate(
     const generated = rows[index]?.[0];
     if (!generated) throw errors.TrajectoryInvalid({ from: "the engine", reason: "it is missing" });
     const { responseIds, finish } = generated;
-    sum += await reward.score({ prompt, responseIds, responseText: task.decode(responseIds), finish }, signal);
+    const input = { prompt, responseIds, responseText: task.decode(responseIds), finish };
+    sum += numberOfAnswer(await reward.score(input, signal));
   }
   return sum / prompts.length;
 }

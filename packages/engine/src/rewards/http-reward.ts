@@ -1,5 +1,5 @@
 /** A reward that a service computes: one POST for each response. */
-import { messageOf } from "@muster/base";
+import { messageOf, type RewardAnswer } from "@muster/base";
 import type { Reward, RewardInput } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { answerMax, parsedAnswer, questionOf, quoted, rewardIn } from "./reward-wire.ts";
@@ -20,7 +20,7 @@ export class HttpReward implements Reward {
     this.name = url;
   }
 
-  async score(input: RewardInput, signal: AbortSignal): Promise<number> {
+  async score(input: RewardInput, signal: AbortSignal): Promise<RewardAnswer> {
     const { name } = this;
     const body = JSON.stringify(questionOf(input));
     const headers = { "content-type": "application/json", accept: "application/json" };

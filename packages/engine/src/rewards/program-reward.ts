@@ -4,7 +4,7 @@
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { dirname } from "node:path";
-import { hasCode, messageOf } from "@muster/base";
+import { hasCode, messageOf, type RewardAnswer } from "@muster/base";
 import type { Reward, RewardInput } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { answerMax, parsedAnswer, questionOf, quoted, rewardIn } from "./reward-wire.ts";
@@ -34,7 +34,7 @@ export class ProgramReward implements Reward {
     this.name = path;
   }
 
-  async score(input: RewardInput, signal: AbortSignal): Promise<number> {
+  async score(input: RewardInput, signal: AbortSignal): Promise<RewardAnswer> {
     signal.throwIfAborted();
     const id = ++this.#asked;
     const run = this.#running();

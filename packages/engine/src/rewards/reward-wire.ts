@@ -1,4 +1,5 @@
 /** How a response is put to a reward outside of this process, and what it answers: JSON either way. */
+import type { RewardAnswer } from "@muster/base";
 import type { RewardInput } from "../engine.ts";
 import { errors } from "../errors.ts";
 
@@ -15,15 +16,21 @@ export function questionOf({ prompt, responseText, finish }: RewardInput): objec
 }
 
 /**
- * The reward in an answer, `{"reward": 0.5}` or `{"error": "why"}`. What is no number is the collector's affair. Pure.
+ * The reward in an answer, `{"reward": 0.5}`, with `components` and `metadata` where it has them, or `{"error": "why"}`. Whether they are what they must
+ * be is the collector's affair. Other keys are left aside: services may say more. Pure.
  *
  * @throws MUSTER_ERR_REWARD_FAILED with the error that the answer names, MUSTER_ERR_REWARD_ANSWER for an answer of another shape
  */
-export function rewardIn(answer: unknown, name: string): number {
+export function rewardIn(answer: unknown, name: string): RewardAnswer {
   const fields = typeof answer === "object" && answer !== null ? (answer as Readonly<Record<string, unknown>>) : {};
   if (typeof fields.error === "string")
     throw errors.RewardFailed({ name, reason: fields.error.slice(0, 10 * quotedMax) });
-  if ("reward" in fields) return fields.reward as number;
+  if ("reward" in fields) {
+    const { reward, components, metadata } = fields;
+    // Who writes null means nothing.
+    const more = Object.entries({ components, metadata }).filter(([, value]) => value !== undefined && value !== null);
+    return (more.length === 0 ? reward : { reward, ...Object.fromEntries(more) }) as RewardAnswer;
+  }
   throw errors.RewardAnswer({ name, answer: quoted(JSON.stringify(answer) ?? "nothing") });
 }
 

@@ -1,9 +1,11 @@
 /** Checks of reward workers: a score for each trajectory, whatever is judged beside it. */
+import { messageOf, type RewardAnswer } from "@muster/base";
 import type { ModelNeeds } from "@muster/data";
-import { rewardMax } from "@muster/protocol";
+import { type Judged, judgedOf } from "../collect/judgement.ts";
 import { mustEqual, mustHold } from "../compliance/check.ts";
 import type { ReadyCheck } from "../compliance/index.ts";
 import type { RewardInput } from "../engine.ts";
+import { errors } from "../errors.ts";
 import { rewardIn } from "../rewards/reward-wire.ts";
 import { askedOf, scoresOf } from "../rewards/worker-reward.ts";
 import type { WorkerSelf } from "./description.ts";
@@ -21,7 +23,7 @@ export interface RewardSubject {
 }
 
 /** A score, or the error that the worker names. */
-type Found = { readonly reward: number } | { readonly error: string };
+type Found = Judged | { readonly error: string };
 
 const never = new AbortController().signal;
 
@@ -76,17 +78,19 @@ export function rewardChecks({ options, needs, description, trajectories }: Rewa
 
 /** @throws MUSTER_ERR_ENGINE_NOT_COMPLIANT for what is neither */
 function foundIn(score: unknown): Found {
-  let reward: unknown;
+  let answer: RewardAnswer;
   try {
-    reward = rewardIn(score, "this worker");
+    answer = rewardIn(score, "this worker");
   } catch (error) {
     const isSaid = typeof (score as { readonly error?: unknown } | null)?.error === "string";
     mustHold(isSaid, `a score is ${JSON.stringify(score)}, and must be {"reward": number} or {"error": text}`);
     return { error: String(error) };
   }
-  const isNumber = typeof reward === "number" && Math.abs(reward) <= rewardMax;
-  mustHold(isNumber, `a reward is ${JSON.stringify(reward)}, and must be a number from -${rewardMax} to ${rewardMax}`);
-  return { reward: reward as number };
+  try {
+    return judgedOf(answer, "this worker");
+  } catch (error) {
+    throw errors.EngineNotCompliant({ what: messageOf(error) });
+  }
 }
 
 function oddOf(input: RewardInput, { vocab, maxContext }: ModelNeeds): readonly RewardInput[] {

@@ -3,6 +3,7 @@ import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
 import { idSchema } from "../ids.ts";
 import { samplesMax } from "../job-config.ts";
+import { stepComponentSchema, stepComponentsMax } from "../judgement.ts";
 import { defineMessages } from "./define.ts";
 import { evidenceFields, memberFields } from "./health.ts";
 import { causeCountSchema, commandFields, sectionSchema, textSchema, versionFields } from "./parts.ts";
@@ -44,6 +45,9 @@ const moreFigures = {
   rewardMost: z.number().optional(),
   /** Share of groups whose members have no advantage over each other. */
   evenGroups: shareSchema.optional(),
+  /** The parts of rewards that their modules name, and how many names beyond these there were. */
+  components: z.array(stepComponentSchema).min(1).max(stepComponentsMax).optional(),
+  componentsMore: countSchema.optional(),
   /** How fast all trainers and all samplers together are while they work. */
   trainTokensPerS: speedSchema.optional(),
   sampleTokensPerS: speedSchema.optional(),

@@ -1,8 +1,9 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { samplesMax } from "../job-config.ts";
+import { componentsSchema, metadataSchema, rewardMax } from "../judgement.ts";
 import { clippedText } from "../texts.ts";
-import { rewardMax, trajectoryStatuses } from "../trajectory.ts";
+import { trajectoryStatuses } from "../trajectory.ts";
 import { defineMessages } from "./define.ts";
 import { versionFields } from "./parts.ts";
 
@@ -16,6 +17,9 @@ const responseSchema = z.strictObject({
   tokens: countSchema,
   /** `null` of an aborted one. */
   reward: z.number().min(-rewardMax).max(rewardMax).nullable(),
+  /** What its reward is made of, and what the reward says besides, an object as JSON. */
+  components: componentsSchema.optional(),
+  metadata: metadataSchema.optional(),
   text: shownText,
   /** Why it was aborted. */
   error: clippedText(500).optional(),

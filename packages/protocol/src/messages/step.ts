@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
+import { componentFiguresSchema, stepComponentsMax } from "../judgement.ts";
 import { rateSchema } from "../settings.ts";
 import { defineMessages } from "./define.ts";
 import { keepSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
@@ -41,12 +42,18 @@ const batchFiguresSchema = z
       .max(figureMax ** 2),
     rewardLeast: figureSchema,
     rewardMost: figureSchema,
+    /** Of the parts of rewards, by name in order, and how many names are left out. */
+    components: z.array(componentFiguresSchema).min(1).max(stepComponentsMax).optional(),
+    componentsMore: countSchema.optional(),
     /** Learning rate of the step. */
     lr: amountSchema,
   })
   .refine(
-    ({ groups, evenGroups, trajectories, truncated, rewardLeast, rewardMost }) =>
-      evenGroups <= groups && truncated <= trajectories && rewardLeast <= rewardMost,
+    ({ groups, evenGroups, trajectories, truncated, rewardLeast, rewardMost, components = [] }) =>
+      evenGroups <= groups &&
+      truncated <= trajectories &&
+      rewardLeast <= rewardMost &&
+      components.every(({ count, least, most }) => count <= trajectories && least <= most),
     "a part is larger than its whole",
   );
 

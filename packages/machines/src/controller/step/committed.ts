@@ -2,7 +2,15 @@
  * The public fact of a commit, with the figures of its step. Sums and counts come from the votes of the attempt that is committed, and from its receipts;
  * they are divided here and nowhere else.
  */
-import { type BatchFigures, type Body, type GroupReceipt, type StepStats, samplesMax } from "@muster/protocol";
+import {
+  type BatchFigures,
+  type Body,
+  type ComponentFigures,
+  type GroupReceipt,
+  type StepComponent,
+  type StepStats,
+  samplesMax,
+} from "@muster/protocol";
 import { countsOf, ledgerOf } from "../groups/ledger.ts";
 import { paceOf } from "../members/paces.ts";
 import { type ControllerState, type Member, membersOf } from "../state.ts";
@@ -82,7 +90,13 @@ function batchFieldsOf(receipts: readonly GroupReceipt[], winners: readonly Step
     rewardLeast: batch.rewardLeast,
     rewardMost: batch.rewardMost,
     evenGroups: batch.evenGroups / Math.max(1, batch.groups),
+    ...(batch.components ? { components: batch.components.map(componentOf) } : {}),
+    ...(batch.componentsMore ? { componentsMore: batch.componentsMore } : {}),
   };
+}
+
+function componentOf({ squares, ...said }: ComponentFigures): StepComponent {
+  return { ...said, spread: Math.sqrt(squares / said.count) };
 }
 
 /** How fast each role is while it works: trainers by this step, samplers by what they usually need for a group. */
