@@ -2,10 +2,10 @@
 import type { RewardAnswer } from "@muster/base";
 import { taskOf } from "@muster/data";
 import {
-  decodeMessage,
-  encodeMessage,
   fromGroupsBatch,
   judgementLimits,
+  pack,
+  readPiecedBody,
   type TrajectoryGroup,
   toGroupsBatch,
 } from "@muster/protocol";
@@ -27,11 +27,7 @@ async function judgedWith(...answers: readonly unknown[]): Promise<readonly Traj
     sampling: { temperature: 1, maxNewTokens: 4, stopTokenIds: [0] },
     rewardTimeoutMs: 10_000,
   });
-  const message = {
-    ...{ v: 1, kind: "groups.batch", job: "j", id: "r1.1.1", from: { role: "rollout", id: "r1", incarnation: "0-1" } },
-    ...{ term: 1, epoch: 0, sentAtMs: 1, body: toGroupsBatch(groups) },
-  } as unknown as Parameters<typeof encodeMessage>[0];
-  const back = decodeMessage(encodeMessage(message));
+  const back = readPiecedBody("groups.batch", pack(toGroupsBatch(groups)));
   if (back.kind !== "groups.batch") throw new Error("it came back as something else");
   expect(fromGroupsBatch(back.body)).toEqual(groups);
   return groups.flatMap(({ trajectories }) => trajectories);

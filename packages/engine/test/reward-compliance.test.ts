@@ -28,7 +28,7 @@ describe("a worker is found out that", () => {
   it.each([
     ["counts", "judges: equal trajectories have equal scores", /scores in another order/],
     ["errors", "judges: gives each trajectory", /all 3 trajectories have errors, the first: .*no such row/],
-    ["texts", "judges: gives each trajectory", /a reward is "1", and must be a number/],
+    ["texts", "judges: gives each trajectory", /returned the text "1"; it must return a number/],
     ["no-empty", "judges: goes on after responses that are empty", /ended with exit code 5/],
   ])("does: %s", async (mode, says, fault) => {
     const checks = checksOf({ command: supportCommand("odd-reward.mjs", mode) });

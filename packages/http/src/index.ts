@@ -1,2 +1,3 @@
 export { hostNameOf, isLoopback, namesAddress, shownHost } from "./hosts.ts";
+export { isNestedTooDeep, nestingMax } from "./nesting.ts";
 export { bearerOf, isSameSecret } from "./tokens.ts";

@@ -70,8 +70,8 @@ export function errorWithin<E extends ErrorTexts>(error: E, trajectories: number
 const withinBytes = (text: string, bytesMax: number): string => clipText(text, Math.max(1, text.length), bytesMax);
 
 /**
- * Bytes that a group of a job takes in the groups stream, at most: every response as long as it may be and judged at length, or every one an error. Only a response
- * that was begun and gone on with under more versions than may be trained on takes more. Pure.
+ * Bytes that a group of a job takes in the groups stream, at most: every response as long as it may be, or every one an error. Only a response
+ * that was begun and gone on with under more versions than may be trained on takes more, and one whose reward says more than its number. Pure.
  */
 export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }: GroupShape): number {
   const trajectories = batch.groupSize * rollout.fanOut;
@@ -79,13 +79,13 @@ export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }:
   const isOwnWay = rollout.generate === null && !rollout.agent;
   const response = isOwnWay ? Math.min(sampling.maxNewTokens, model.maxContext) : model.maxContext;
   const segments = Math.min(segmentsMax, stalenessMax + 1, response);
-  const judged = 4 * model.maxContext + 5 * response + segments * segmentBytes + judgementBytesMax;
-  return groupBytes + trajectories * (trajectoryBytes + Math.max(judged, Math.floor(errorBytesMax / trajectories)));
+  const tokens = 4 * model.maxContext + 5 * response + segments * segmentBytes;
+  return groupBytes + trajectories * (trajectoryBytes + Math.max(tokens, Math.floor(errorBytesMax / trajectories)));
 }
 
-/** Most bytes of what is stored as one body in a job: a group with as many segments as may be, or a message full of smaller ones. Pure. */
+/** Most bytes of what is stored as one body in a job: a group with as many segments and as long judgements as may be, or a message full of smaller ones. Pure. */
 export function bodyBytesMax(config: GroupShape & Pick<JobConfig, "limits">): number {
   const { batch, rollout, limits } = config;
-  const segments = batch.groupSize * rollout.fanOut * segmentsMax * segmentBytes;
-  return Math.min(piecedBytesMax, Math.max(limits.messageBytes, groupBytesMax(config) + segments));
+  const more = batch.groupSize * rollout.fanOut * (segmentsMax * segmentBytes + judgementBytesMax);
+  return Math.min(piecedBytesMax, Math.max(limits.messageBytes, groupBytesMax(config) + more));
 }

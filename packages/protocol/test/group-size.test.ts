@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import {
+  bodyBytesMax,
   encodeMessage,
+  flawOf,
   type GroupShape,
   groupBytesMax,
   type Message,
@@ -48,8 +50,6 @@ function longest({ rollout, model, sampling, stalenessMax }: GroupShape): Trajec
     logprobs: new Float32Array(response).fill(-0.1),
     lossMask: new Uint8Array(response).fill(1),
     reward: 0.1,
-    components: Array.from({ length: 16 }, (_, i) => ({ name: String(i).padStart(48, "n"), value: 0.1 })),
-    metadata: "x".repeat(2_048),
     status: "truncated",
     segments: Array.from({ length: runs }, (_, i) => ({
       version: 2 ** 32 + i,
@@ -91,6 +91,22 @@ describe("the largest group of a job", () => {
     const shape = shapeOf(sizes, generate);
     const bytes = bytesOf([groupOf(shape, () => longest(shape))]);
     expect(bytes).toBeLessThanOrEqual(groupBytesMax(shape) + envelopeBytes);
+  });
+
+  it("is read by whoever reads the groups of its job when every response is judged at length, too", () => {
+    const limits = { messageBytes: 1, groupsBytes: 1 } as Parameters<typeof bodyBytesMax>[0]["limits"];
+    const shape = shapeOf({ groupSize: 16 });
+    const judged = {
+      components: Array.from({ length: 16 }, (_, i) => ({ name: String(i).padStart(48, "n"), value: 0.1 })),
+      metadata: "答".repeat(682),
+    };
+    const groups = [groupOf(shape, () => ({ ...longest(shape), ...judged }))];
+    expect(flawOf("groups.batch", toGroupsBatch(groups))).toBeNull();
+    const { length } = pack(toGroupsBatch(groups));
+    expect(length).toBeGreaterThan(16 * 3_000);
+    expect(length).toBeGreaterThan(groupBytesMax(shape));
+    expect(length).toBeLessThanOrEqual(packedBytesAtMost(groups));
+    expect(packedBytesAtMost(groups)).toBeLessThanOrEqual(bodyBytesMax({ ...shape, limits }));
   });
 
   it("is estimated within a fifth where its tokens are what it is made of", () => {

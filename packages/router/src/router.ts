@@ -256,6 +256,8 @@ class RunningRouter implements Router {
         limits: this.#options.config.sessions,
         scheme: this.#options.tls ? "https" : "http",
         draw: (body, headers, grow) => this.#draw(body, headers, { grow }),
+        models: () => this.#models(),
+        mayRedraw: () => this.#tools.budget.take(this.#options.clock.now()),
         ...{ running: this.#running, stream: this.#stream() },
       });
     addAdminDoors(app, {
@@ -313,7 +315,7 @@ class RunningRouter implements Router {
   }
 
   /** The models of the first engine that says; a few are asked. */
-  async #models(): Promise<unknown> {
+  async #models(): Promise<Readonly<Record<string, unknown>>> {
     const { clock, engineToken, config } = this.#options;
     const headers = engineToken === null ? {} : { authorization: `Bearer ${engineToken}` };
     for (const { url } of this.#pool.workers().filter(isServing).slice(0, modelsAskedMax)) {

@@ -4,6 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLogger } from "@muster/base";
 import { expect, onTestFinished, test } from "vitest";
+import { chatEvents } from "../src/core/chat-events.ts";
+import { sendStream } from "../src/doors/dialect-doors.ts";
+import { GrowingAnswer } from "../src/doors/growing-answer.ts";
+import { doorOf, openHttpApp } from "../src/doors/http-app.ts";
+import { routerDefaults } from "../src/index.ts";
 import type { FakeOptions } from "./support/fake-engine.ts";
 import { type OpenedRouter, openRouter, startEngine } from "./support/open-router.ts";
 
@@ -168,6 +173,16 @@ test.each(apis)("/v1/%s: an engine that is lost in the middle of a turn is not n
   expect(textOf(all)).toBe(saidIn((await (await ask(at(api), bodyOf(api))).json()) as Json));
 });
 
+test("a turn is not drawn anew when the retries of all requests are used up: its stream says so, and nothing is recorded", async () => {
+  const { ask, at, engine, letOn } = await paused({}, { retry: { reserve: 0 } });
+  engine.mode = "dies in the stream";
+  const stream = await reading(await ask(at("messages"), bodyOf("messages", { stream: true })));
+  await stream.until(hasText);
+  letOn();
+  expect((await stream.rest()).all).toContain(errorsOf.messages);
+  expect([await turnsIn({ ask }), engine.served]).toEqual([0, 1]);
+});
+
 test.each(apis)(
   "/v1/%s: a turn that is drawn anew with other weights breaks its stream, and is the answer",
   async (api) => {
@@ -266,13 +281,46 @@ test.each(["messages", "responses"] as const)(
 );
 
 test("an end that the router can not write breaks the stream off: nobody waits for it for ever", async () => {
-  const { ask, at, engine, letOn } = await paused();
-  letOn();
-  const deep = `{"a": ${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
-  engine.calls = [{ ...call, function: { name: "add", arguments: deep } }];
-  const stream = await reading(await ask(at("messages"), bodyOf("messages", { stream: true })));
-  expect((await stream.rest()).isBroken).toBe(true);
+  const nobody = { inference: null, admin: null };
+  const app = openHttpApp({
+    ...{
+      host: "127.0.0.1",
+      tls: null,
+      tokens: nobody,
+      limits: routerDefaults.http,
+      refused: () => {},
+      failed: () => {},
+    },
+  });
+  onTestFinished(() => app.close());
+  const failed: unknown[] = [];
+  const fault = new RangeError("the end can not be written");
+  app.get("/stream", doorOf("public"), async (_, reply) => {
+    const growing = new GrowingAnswer();
+    growing.follow(Promise.resolve({ choices: [{ message: { content: "a" } }] }));
+    const events = { ...chatEvents({}), end: () => raise(fault) };
+    const stream = {
+      stallMs: 1_000,
+      pingMs: 1_000,
+      failed: (error: unknown) => failed.push(error),
+      brokeOff: () => {},
+    };
+    return await sendStream(reply, growing, events, { ...stream, running: new Set() });
+  });
+  const url = await app.listen({ host: "127.0.0.1", port: 0 });
+  const answer = await fetch(`${url}/stream`).catch(() => null);
+  expect(
+    await (answer?.text() ?? Promise.reject(new Error("no answer"))).then(
+      () => "whole",
+      () => "broken",
+    ),
+  ).toBe("broken");
+  expect(failed).toEqual([fault]);
 });
+
+function raise(error: Error): never {
+  throw error;
+}
 
 test("what fails before the first token has a status of its own, and none of it is a stream", async () => {
   const { ask, at, engine, letOn } = await paused();

@@ -107,6 +107,18 @@ test("Anthropic's client: messages with tools over two turns, streamed and whole
   expect([said.length, engine.served]).toEqual([4, 2]);
 });
 
+test("OpenAI's client: models.list() below the base URL of a session is what the router answers, for the session's key alone", async () => {
+  const { openai, ask, url } = await agent();
+  const listed = await openai.models.list();
+  expect(listed.data).toEqual([{ id: "fake" }]);
+  const ofRouter = await ask("/v1/models", undefined, { authorization: `Bearer ${token}` });
+  expect(await ofRouter.json()).toEqual({ object: "list", data: listed.data });
+  const stranger = new OpenAI({ baseURL: `${url}/sessions/a/v1`, apiKey: "s".repeat(32), maxRetries: 0 });
+  expect(await thrownBy(stranger.models.list())).toBeInstanceOf(OpenAI.AuthenticationError);
+  const nobody = new OpenAI({ baseURL: `${url}/sessions/b/v1`, apiKey: token, maxRetries: 0 });
+  expect(await thrownBy(nobody.models.list())).toBeInstanceOf(OpenAI.NotFoundError);
+});
+
 /** What a promise is rejected with. */
 const thrownBy = async (work: PromiseLike<unknown>): Promise<unknown> => {
   try {

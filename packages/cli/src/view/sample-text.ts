@@ -32,7 +32,7 @@ export function sampleText(sample: SampleRecord): string {
     ["metadata", metadata ? JSON.stringify(metadata) : null],
     ["error", error],
   ];
-  const width = Math.max(...rows.map(([name]) => name.length));
+  const width = Math.max(...rows.map(([name, text]) => (text === null ? 0 : name.length)));
   const lines = rows.flatMap(([name, text]) => {
     if (text === null) return [];
     const [first = "", ...more] = cleanBlock(text, linesMax).split("\n");

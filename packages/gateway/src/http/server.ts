@@ -1,6 +1,7 @@
 /** The HTTP edge: checks every request before anything looks at it, and answers each with a status and one sentence. */
 import type { AddressInfo } from "node:net";
 import { type Clock, type Logger, messageOf } from "@muster/base";
+import { isNestedTooDeep, nestingMax } from "@muster/http";
 import fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { z } from "zod";
 import type { Coordinator } from "../coordinator.ts";
@@ -71,6 +72,10 @@ export function portOf(app: FastifyInstance): number {
 function readJson(app: FastifyInstance): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("application/json", { parseAs: "string" }, (_request, body, done) => {
+    if (isNestedTooDeep(body as string)) {
+      const message = `body: it is nested deeper than ${nestingMax}; objects and lists may be inside of each other so deep`;
+      return void done(Object.assign(new Error(message), { statusCode: 400 }), undefined);
+    }
     try {
       done(null, body === "" ? undefined : JSON.parse(body as string));
     } catch (error) {

@@ -1,4 +1,5 @@
 /** What an engine's answer says about itself, read from the forms of SGLang, vLLM and the OpenAI API. Pure. */
+import { isNestedTooDeep } from "@muster/http";
 import type { VersionSpan } from "./fence.ts";
 
 /** Facts of an answer or of one event of a stream. */
@@ -13,8 +14,9 @@ export interface AnswerFacts {
 
 type Table = Readonly<Record<string, unknown>>;
 
-/** Parses JSON into a table; `null` for anything else. */
+/** Parses JSON into a table; `null` for anything else, and for what is nested so deep that it could not be written again. */
 export function tableOf(text: string): Table | null {
+  if (isNestedTooDeep(text)) return null;
   try {
     const value: unknown = JSON.parse(text);
     return isTable(value) ? value : null;

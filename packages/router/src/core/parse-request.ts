@@ -1,8 +1,9 @@
 /** What the router reads of a request before it chooses a worker. Pure. */
+import { isNestedTooDeep } from "@muster/http";
 import { isTable } from "./answer-facts.ts";
 import type { Fence } from "./fence.ts";
 import { withoutMember } from "./json-member.ts";
-import { invalid } from "./reply.ts";
+import { invalid, nestedTooDeep } from "./reply.ts";
 import { promptOf } from "./token-stream.ts";
 
 /** The routes that are given to engines. */
@@ -61,9 +62,11 @@ function withoutMuster({ muster: _, ...rest }: ParsedRequest["body"]): ParsedReq
 }
 
 function parseBody(bytes: Buffer): Readonly<Record<string, unknown>> {
+  const text = bytes.toString("utf8");
+  if (isNestedTooDeep(text)) throw nestedTooDeep();
   let value: unknown;
   try {
-    value = JSON.parse(bytes.toString("utf8"));
+    value = JSON.parse(text);
   } catch (error) {
     throw invalid(
       `the body is not JSON: ${error instanceof Error ? error.message.slice(0, 120) : "it can not be read"}`,

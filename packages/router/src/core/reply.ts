@@ -1,5 +1,7 @@
 /** Answers of the router itself: a status and one sentence, in the form that OpenAI clients read. Pure. */
 
+import { nestingMax } from "@muster/http";
+
 /** Codes of what the router answers by itself. */
 export type ReplyCode =
   | "invalid_request"
@@ -55,6 +57,11 @@ export class Refused extends Error {
 /** A request that can not be used, in one sentence that names the field. */
 export function invalid(message: string): Refused {
   return new Refused({ status: 400, code: "invalid_request", message });
+}
+
+/** What could be read, but neither kept nor compared with what comes later. */
+export function nestedTooDeep(): Refused {
+  return invalid(`the body is nested deeper than ${nestingMax}: so many objects and lists may be inside of each other`);
 }
 
 /** Nothing comes behind the end of a session. */

@@ -1,11 +1,12 @@
 /** The doors by which workers come and go: those of SlimeRouter and those of SGLang's model gateway. */
 import { MusterError } from "@muster/base";
 import type { FastifyInstance } from "fastify";
-import { isTable, tableOf, textOf } from "../core/answer-facts.ts";
+import { isTable, textOf } from "../core/answer-facts.ts";
 import type { Pool, WorkerView } from "../core/pool.ts";
 import { invalid, Refused } from "../core/reply.ts";
 import { isServing } from "../core/worker.ts";
 import { workerIdOf, workerUrlOf } from "../core/worker-url.ts";
+import { tableIn } from "./bodies.ts";
 import { doorOf } from "./http-app.ts";
 
 /** What the doors work on. */
@@ -32,11 +33,11 @@ export function addAdminDoors(app: FastifyInstance, tools: AdminTools): void {
       .map(shownOf),
   }));
   app.post("/add_worker", admin, async ({ query, body }) => {
-    add(tools, urlIn(query, bodyOf(body)), {});
+    add(tools, urlIn(query, tableIn(body)), {});
     return { status: "success", worker_urls: counts() };
   });
   app.post("/remove_worker", admin, async ({ query, body }) => {
-    remove(tools, workerIdOf(urlOf(urlIn(query, bodyOf(body)))));
+    remove(tools, workerIdOf(urlOf(urlIn(query, tableIn(body)))));
     return { status: "success", worker_urls: counts() };
   });
   app.get("/workers", read, async () => {
@@ -50,7 +51,7 @@ export function addAdminDoors(app: FastifyInstance, tools: AdminTools): void {
     return shownOf(worker);
   });
   app.post("/workers", admin, async ({ body }, reply) => {
-    const table = bodyOf(body);
+    const table = tableIn(body);
     const url = add(tools, table.url, aboutOf(table));
     const id = workerIdOf(url);
     return reply.code(202).send({ status: "accepted", worker_id: id, url, location: `/workers/${id}` });
@@ -61,7 +62,7 @@ export function addAdminDoors(app: FastifyInstance, tools: AdminTools): void {
     return reply.code(202).send({ status: "accepted", worker_id: id });
   });
   app.post("/weight_version", admin, async ({ body }) => {
-    const version = textOf(bodyOf(body).weight_version);
+    const version = textOf(tableIn(body).weight_version);
     if (version === null) throw invalid("weight_version must be a whole number, or a text of 1 to 128 characters");
     tools.setCurrent(version);
     return { success: true, weight_version: version };
@@ -77,13 +78,6 @@ function shownOf(worker: WorkerView): Readonly<Record<string, unknown>> {
     ...{ state, why, life, weight_version: version, resumes },
     ...{ failed_checks: worker.probeFailures, failed_requests: worker.requestFailures },
   };
-}
-
-function bodyOf(body: unknown): Readonly<Record<string, unknown>> {
-  if (body === undefined || body === null) return {};
-  const table = Buffer.isBuffer(body) ? tableOf(body.toString("utf8")) : null;
-  if (!table) throw invalid("the body must be a JSON object");
-  return table;
 }
 
 function urlIn(query: unknown, body: Readonly<Record<string, unknown>>): unknown {

@@ -1,8 +1,9 @@
 /** Reads the bodies of requests, all together in bounded memory. */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { isNestedTooDeep } from "@muster/http";
 import { tableOf } from "../core/answer-facts.ts";
 import type { Headers } from "../core/parse-request.ts";
-import { invalid, Refused } from "../core/reply.ts";
+import { invalid, nestedTooDeep, Refused } from "../core/reply.ts";
 import { otherMediaType } from "./refusal.ts";
 
 /** Bytes of one body, and of all bodies of requests that are not answered yet. */
@@ -89,9 +90,10 @@ function isJson({ "content-type": type, "content-length": length, "transfer-enco
 /** The JSON object that a body is; none is an empty one. @throws Refused with 400 */
 export function tableIn(body: unknown): Readonly<Record<string, unknown>> {
   if (body === undefined || body === null) return {};
-  const table = Buffer.isBuffer(body) ? tableOf(body.toString("utf8")) : null;
-  if (!table) throw invalid("the body must be a JSON object");
-  return table;
+  const text = Buffer.isBuffer(body) ? body.toString("utf8") : "";
+  const table = tableOf(text);
+  if (table) return table;
+  throw isNestedTooDeep(text) ? nestedTooDeep() : invalid("the body must be a JSON object");
 }
 
 function tooLong(bytesMax: number): Refused {

@@ -1,5 +1,6 @@
 /** A client inside of the router: it holds an engine's answer, so that the answer can be recorded before anybody sees it. */
 import { type IncomingMessage, ServerResponse } from "node:http";
+import { isNestedTooDeep, nestingMax } from "@muster/http";
 import { tableOf } from "../core/answer-facts.ts";
 import { Refused } from "../core/reply.ts";
 
@@ -47,9 +48,12 @@ export class HeldAnswer extends ServerResponse {
       const message = `the engine's answer is longer than ${this.#bytesMax} bytes`;
       throw new Refused({ status: 502, code: "engine_failed", message });
     }
-    const table = tableOf(Buffer.concat(this.#chunks).toString("utf8"));
+    const text = Buffer.concat(this.#chunks).toString("utf8");
+    const table = tableOf(text);
     if (this.statusCode === 200 && table) return table;
-    const { message = "the engine's answer broke off" } = (table?.error ?? table ?? {}) as { message?: unknown };
+    const {
+      message = `the engine's answer ${isNestedTooDeep(text) ? `is nested deeper than ${nestingMax}` : "broke off"}`,
+    } = (table?.error ?? table ?? {}) as { message?: unknown };
     const status = this.statusCode === 200 ? 502 : this.statusCode;
     throw new Refused({
       ...{ status, code: status < 500 ? "invalid_request" : "engine_failed", message: `${message}` },

@@ -14,9 +14,12 @@ export class HeldStream extends HeldAnswer {
   readonly #grow: Grow;
   readonly #splitter = new EventSplitter();
   readonly #chat = new ChatStream();
+  /** Of all events, and of what is kept of them. */
   #bytes = 0;
+  #held = 0;
   #isEvents = false;
   #isEnded = false;
+  #isClosed = false;
   #error: string | null = null;
 
   /** @param bytesMax - Longest answer, with all that its events say besides. */
@@ -25,7 +28,10 @@ export class HeldStream extends HeldAnswer {
     this.#bytesMax = bytesMax;
     this.#memory = memory;
     this.#grow = grow;
-    this.once("close", () => memory.release(this.#bytes));
+    this.once("close", () => {
+      this.#isClosed = true;
+      memory.release(this.#held);
+    });
   }
 
   override writeHead(status: number, ...rest: unknown[]): this {
@@ -36,14 +42,15 @@ export class HeldStream extends HeldAnswer {
 
   override write(chunk: unknown, written?: unknown): boolean {
     if (!this.#isEvents) return super.write(chunk, written);
+    // Nobody would release what comes behind.
+    if (this.#isClosed) return true;
     const bytes = Buffer.from(chunk as Uint8Array);
     this.#bytes += bytes.length;
-    const isRoom = this.#memory.hold(bytes.length);
-    if (!isRoom || this.#bytes > this.#bytesMax) {
-      const which = isRoom ? "the engine's answer is" : "answers of all requests together are";
-      this.#error ??= `${which} longer than they may be`;
-      this.destroy();
-    } else for (const event of this.#splitter.push(bytes)) this.#take(event);
+    if (this.#bytes > this.#bytesMax) this.#cutOff(`the engine's answer is longer than ${this.#bytesMax} bytes`);
+    else for (const event of this.#splitter.push(bytes)) this.#take(event);
+    const grown = this.#chat.bytes - this.#held;
+    this.#held += grown;
+    if (!this.#memory.hold(grown)) this.#cutOff("answers of all requests together are longer than they may be");
     if (typeof written === "function") setImmediate(() => written());
     return true;
   }
@@ -59,6 +66,11 @@ export class HeldStream extends HeldAnswer {
     if (whole) return whole;
     const message = this.#error ?? "the engine's stream broke off";
     throw new Refused({ status: 502, code: "engine_lost", message });
+  }
+
+  #cutOff(error: string): void {
+    this.#error ??= error;
+    this.destroy();
   }
 
   #take(event: Buffer): void {

@@ -42,6 +42,11 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
     return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1`, api_key: key };
   });
   for (const dialect of [chatApi, ...dialects]) addTurnDoor(app, dialect, door, { tools, turns });
+  // Clients ask below the base URL that they have.
+  app.get("/sessions/:id/v1/models", door, async ({ params }) => {
+    await files.read(idIn(params));
+    return await given.models(idIn(params));
+  });
   app.post("/sessions/:id/reward", door, async ({ params, body }) => {
     const { reward } = tableIn(body);
     if (typeof reward !== "number" || !(Math.abs(reward) <= rewardMax))

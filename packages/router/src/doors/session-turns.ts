@@ -20,6 +20,10 @@ export interface SessionTools {
   readonly seedNameOf?: (id: string) => string;
   /** Asks an engine; as a stream where somebody hears of its pieces. @throws Refused */
   readonly draw: (body: Table, headers: FastifyRequest["headers"], grow?: Grow) => Promise<Table>;
+  /** What `/v1/models` answers, for a session too. @throws Refused */
+  readonly models: (id: string) => Promise<Table>;
+  /** Takes an answer that is drawn anew from the budget of retries. @returns False when none is left. */
+  readonly mayRedraw: () => boolean;
   readonly stream: StreamTools;
   /** Work that the end of the router waits for. */
   readonly running: Set<Promise<unknown>>;
@@ -118,19 +122,19 @@ export class TurnsUnderWay {
 
   /**
    * Asks for a stream where the agent does. Where that breaks off, or has no tokens, the whole is asked for: with the same seed, so that it begins with what
-   * was said, as long as the weights are the same. It keeps the name under which it began.
+   * was said, as long as the weights are the same. It keeps the name under which it began. Like any other attempt it takes one from the budget of retries.
    */
   async #drawn(
     { body, isStream }: TurnRequest,
     headers: FastifyRequest["headers"],
     growing: GrowingAnswer,
   ): Promise<ReturnType<typeof answerOf>> {
-    const { draw, stream } = this.#tools;
+    const { draw, mayRedraw, stream } = this.#tools;
     if (!isStream) return answerOf(await draw(body, headers));
     try {
       return answerOf(await draw({ ...body, stream: true }, headers, growing.grow));
     } catch (error) {
-      if (growing.head === null || !(error instanceof Refused)) throw error;
+      if (growing.head === null || !(error instanceof Refused) || !mayRedraw()) throw error;
       stream.brokeOff(error);
     }
     const drawn = answerOf(await draw(body, headers));

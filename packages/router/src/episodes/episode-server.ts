@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import { type ChatMessage, type Logger, MusterError, messageOf, Places } from "@muster/base";
 import type { FastifyInstance } from "fastify";
 import { Refused } from "../core/reply.ts";
+import { RetryBudget } from "../core/retry.ts";
 import { type Session, type SessionSample, samplesOf } from "../core/session.ts";
 import { pingMs } from "../doors/answer-stream.ts";
 import type { Grow } from "../doors/growing-answer.ts";
@@ -83,6 +84,7 @@ export async function startEpisodeServer({ logger }: { readonly logger: Logger }
 class Server implements EpisodeServer {
   readonly #app: FastifyInstance;
   readonly #live = new Map<string, Live>();
+  readonly #budget = new RetryBudget(routerDefaults.retry, performance.now());
   readonly #sessions = new SessionMemory(routerDefaults.sessions.bytesMax, (id) => this.#live.get(id)?.end());
 
   constructor(logger: Logger) {
@@ -97,6 +99,8 @@ class Server implements EpisodeServer {
       // How long an episode may take is the sampler's to say.
       limits: { ...routerDefaults.sessions, idleMs: Number.POSITIVE_INFINITY },
       seedNameOf: (id) => this.#live.get(id)?.options.name ?? id,
+      models: async (id) => modelsOf(this.#live.get(id)?.options),
+      mayRedraw: () => this.#budget.take(performance.now()),
       draw: (body, headers, grow) => this.#draw(`${headers["x-session-id"]}`, body, grow),
       stream: {
         ...{ stallMs: routerDefaults.attempt.clientStallMs, pingMs },
@@ -173,6 +177,13 @@ function keptBy(sessions: SessionMemory): SessionStore {
       throw new Refused({ status: 403, code: "forbidden", message });
     },
   };
+}
+
+/** The model that an episode samples, in the form of the OpenAI API. */
+function modelsOf(options: EpisodeOptions | undefined): Readonly<Record<string, unknown>> {
+  if (!options) throw new Refused({ status: 404, code: "not_found", message: "the episode is over" });
+  const { model: id, maxContext } = options;
+  return { object: "list", data: [{ id, object: "model", owned_by: "muster", max_model_len: maxContext }] };
 }
 
 function asRefused(error: unknown): Refused | null {
