@@ -1,9 +1,11 @@
 /** Real processes: those of a node start one after another, and what the node owes meanwhile goes out between two starts. */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { silentLogger } from "@muster/base";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { Keeper, type KeeperExit } from "../src/node/keeper.ts";
-import { membersOf } from "../src/node/proc.ts";
+import { membersOf, startTicksOf } from "../src/node/proc.ts";
 import { clock } from "./support/environment.ts";
 
 let directory: TempDirectory;
@@ -100,4 +102,26 @@ it("says that a process has ended when its children have, too: until then they h
   await waitFor(() => exits.length > 0, { what: "the end of a process and its children" });
   expect(exits).toMatchObject([{ id: "rollout-0", code: 3, words: expect.stringContaining("2,5 2,5") }]);
   expect(left).toEqual([]);
+});
+
+it("leaves nothing of a process behind, also what forked twice into a session of its own", async () => {
+  await keeper.close();
+  const pids = join(directory.path, "escaped");
+  const escapes = `setsid -f sh -c '(sleep 600 & echo $! >> ${pids}; exec sleep 600) & echo $! >> ${pids}'`;
+  const left: boolean[] = [];
+  const escaped = (): readonly number[] =>
+    existsSync(pids) ? readFileSync(pids, "utf8").split("\n").slice(0, -1).map(Number) : [];
+  keeper = new Keeper({
+    ...{ node: "node-0", clock, logger: silentLogger, directory: directory.path, env: process.env },
+    commandOf: () => ["sh", "-c", `${escapes}; while [ "$(wc -l < ${pids} 2>&1)" != 2 ]; do :; done; exit 3`],
+    onStarted: () => {},
+    onExit: (exit) => {
+      left.push(...escaped().map((pid) => startTicksOf(pid) !== null));
+      exits.push(exit);
+    },
+  });
+  await keeper.start(orderOf("rollout-0", 1));
+  await waitFor(() => exits.length > 0, { what: "the end of a process and of those that left its group" });
+  expect(escaped()).toHaveLength(2);
+  expect(left).toEqual([false, false]);
 });

@@ -5,7 +5,7 @@ import { silentLogger } from "@muster/base";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { drawMark, endLeftover, markVariable, type ProcessNote, ProcessNotes } from "../src/node/leftovers.ts";
-import { membersOf } from "../src/node/proc.ts";
+import { escapedFrom, membersOf, startTicksOf } from "../src/node/proc.ts";
 import { clock } from "./support/environment.ts";
 
 let directory: TempDirectory;
@@ -21,12 +21,20 @@ afterEach(async () => {
 });
 
 /** Starts a shell with a child and writes it down; the shell ends when its standard input does, the child does not. */
-async function replica(environment: NodeJS.ProcessEnv, mark: string) {
-  const shell = spawn("sh", ["-c", "sleep 600 & echo started; read -r word"], {
-    stdio: ["pipe", "pipe", "ignore"],
-    detached: true,
-    env: { ...process.env, ...environment },
-  });
+async function replica(environment: NodeJS.ProcessEnv, mark: string, child = "sleep 600 &") {
+  const shell = spawn(
+    "sh",
+    [
+      "-c",
+      `${child}
+echo started; read -r word`,
+    ],
+    {
+      stdio: ["pipe", "pipe", "ignore"],
+      detached: true,
+      env: { ...process.env, ...environment },
+    },
+  );
   shells.push(shell);
   const { pid = 0 } = shell;
   await once(shell.stdout, "data");
@@ -57,6 +65,16 @@ describe("what an earlier life left", () => {
     expect(membersOf(pid)).toHaveLength(2);
     expect(await endOf(note)).toEqual([]);
     expect(membersOf(pid)).toEqual([]);
+  });
+
+  it("ends when all that is left is in a session of its own", async () => {
+    const mark = drawMark();
+    const { note, end } = await replica({ [markVariable]: mark }, mark, "setsid -f sleep 600");
+    await end();
+    const escaped = escapedFrom(note.pid, markVariable, mark);
+    expect([membersOf(note.pid), escaped.length]).toEqual([[], 1]);
+    expect(await endOf(note)).toEqual([]);
+    expect(escaped.map(startTicksOf)).toEqual([null]);
   });
 
   it("ends when only children of the replica are left, because they carry its mark", async () => {

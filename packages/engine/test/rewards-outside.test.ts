@@ -1,9 +1,9 @@
 /** Rewards that a program or a service computes. */
-import { chmodSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
+import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { afterEach, describe, expect, it } from "vitest";
 import { failureKindOf } from "../src/collect/failure-kind.ts";
 import { errors } from "../src/errors.ts";
@@ -22,6 +22,15 @@ const failure = async (work: Promise<unknown>): Promise<{ readonly message: stri
     (value) => ({ message: `no failure, but ${value}`, kind: "none" }),
     (error: Error) => ({ message: error.message, kind: failureKindOf(error) }),
   );
+
+/** True for a process that has ended; one that only waits to be reaped has. */
+function isGone(pid: number): boolean {
+  try {
+    return /\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return true;
+  }
+}
 
 const opened: Reward[] = [];
 const servers: Server[] = [];
@@ -131,6 +140,18 @@ describe("a reward that a program computes", () => {
     const pid = await reward.score(asked("a"), signal);
     await reward.close?.();
     expect(() => process.kill(pid as number, 0)).toThrow(/ESRCH/);
+  });
+
+  it("ends with all that it started, also what has a session of its own and holds its output", async () => {
+    const reward = await program(`
+      const { spawn } = require("node:child_process");
+      const child = spawn("sleep", ["600"], { detached: true, stdio: ["ignore", "inherit", "inherit"] });
+      child.unref();
+      const take = ({ id }) => say({ id, reward: child.pid });`);
+    const pid = (await reward.score(asked("a"), signal)) as number;
+    expect(process.kill(pid, 0)).toBe(true);
+    await reward.close?.();
+    await waitFor(() => isGone(pid), { what: "the end of what the program started" });
   });
 });
 

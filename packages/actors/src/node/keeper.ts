@@ -10,7 +10,15 @@ import type { RankOrder, ReplicaRole } from "@muster/protocol";
 import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
 import { environmentOf } from "./devices.ts";
 import { LastEnd } from "./last-end.ts";
-import { drawMark, endLeftover, markVariable, ProcessNotes, signalGroup } from "./leftovers.ts";
+import {
+  drawMark,
+  endEscaped,
+  endLeftover,
+  markVariable,
+  type ProcessNote,
+  ProcessNotes,
+  signalGroup,
+} from "./leftovers.ts";
 import { isHeapFull, oomKillsOf } from "./out-of-memory.ts";
 import { membersOf } from "./proc.ts";
 import { rankEnvironmentOf } from "./rank-environment.ts";
@@ -90,7 +98,7 @@ interface Held {
 
 /** Time that the children of a process that has ended may take to end, too. */
 const groupEndMs = 5_000;
-const groupPollMs = 10;
+const groupPollMs = 50;
 
 /** Starts and ends the processes of one node. */
 export class Keeper implements KeeperDoor {
@@ -182,7 +190,7 @@ export class Keeper implements KeeperDoor {
       if (child.pid === undefined) this.#exited(id, life, { code: null, signal: null });
     });
     child.once("exit", (code, signal) =>
-      this.#whenGone(child.pid ?? 0, () => this.#exited(id, life, { code, signal })),
+      this.#whenGone({ pid: child.pid ?? 0, mark }, () => this.#exited(id, life, { code, signal })),
     );
     if (child.pid === undefined) return;
     this.#notes.write({ id, node, pid: child.pid, mark, devices: devices ?? [] });
@@ -223,12 +231,12 @@ export class Keeper implements KeeperDoor {
   }
 
   /** Children of a replica go with it; what they held, the memory of a GPU for one, is free when they have gone. */
-  #whenGone(pid: number, then: () => void): void {
+  #whenGone({ pid, mark }: Pick<ProcessNote, "pid" | "mark">, then: () => void): void {
     if (pid > 0) signalGroup(pid, "SIGKILL");
     const { clock, logger } = this.#options;
     const lateMs = clock.now() + groupEndMs;
     const look = (): void => {
-      const left = pid > 0 ? membersOf(pid) : [];
+      const left = pid > 0 ? [...membersOf(pid), ...endEscaped(pid, mark)] : [];
       if (left.length > 0 && clock.now() < lateMs) return void clock.after(groupPollMs, look);
       if (left.length > 0)
         logger.warn({ group: pid, members: left }, "processes of a replica that has ended do not end");

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { type Clock, type Logger, withDeadline } from "@muster/base";
 import { makeOwnFolderSync } from "@muster/runtime";
 import { z } from "zod";
-import { isMissing, membersOf, startTicksOf, wasGiven } from "./proc.ts";
+import { escapedFrom, isMissing, membersOf, startTicksOf, wasGiven } from "./proc.ts";
 
 /** The variable in which a replica and all that it starts carry the mark of its life. */
 export const markVariable = "MUSTER_LIFE_MARK";
@@ -42,7 +42,8 @@ const noteSchema = z.strictObject({
   devices: z.array(z.string()).default([]),
 });
 
-const pollMs = 10;
+/** Each look reads the environment of every process of the host. */
+const pollMs = 50;
 const endTimeoutMs = 5_000;
 
 /** The notes of one job on this host. */
@@ -106,25 +107,23 @@ export function drawMark(): string {
 }
 
 /**
- * Ends what is left of an earlier life, its process and the others of its group, and waits until they are gone. A group without its first
+ * Ends what is left of an earlier life, its process, the others of its group, and those that left the group and carry the mark, and waits until they are gone. A group without its first
  * process is ended only when one of the others carries the mark: the number may be another group's by now.
  * @throws MUSTER_ERR_DEADLINE_EXPIRED after 5 s.
  */
 export async function endLeftover(note: ProcessNote, { clock, logger }: LeftoverTools): Promise<void> {
   const left = leftOf(note);
-  if (left === "none") return;
   if (left === "unknown") {
     const { id, pid: group } = note;
     logger.warn(
       { id, group, members: membersOf(group) },
       "processes without the mark of the replica's life are left alone",
     );
-    return;
   }
-  signalGroup(note.pid, "SIGKILL");
+  if (left === "own") signalGroup(note.pid, "SIGKILL");
+  const isLeft = (): boolean => endEscaped(note.pid, note.mark).length > 0 || leftOf(note) === "own";
   const until = async (signal: AbortSignal): Promise<void> => {
-    while (leftOf(note) === "own" && !signal.aborted)
-      await new Promise<void>((resolve) => clock.after(pollMs, resolve));
+    while (isLeft() && !signal.aborted) await new Promise<void>((resolve) => clock.after(pollMs, resolve));
   };
   await withDeadline(until, { what: `the end of ${note.id}, process ${note.pid}`, timeoutMs: endTimeoutMs, clock });
 }
@@ -139,7 +138,22 @@ export function signalGroup(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** What is left of a life: processes that are its own for certain, some that may be, or none. */
+/** Ends the processes of a life that left its group, however they did. @returns Those that were there. */
+export function endEscaped(pid: number, mark: string): readonly number[] {
+  const escaped = escapedFrom(pid, markVariable, mark);
+  for (const one of escaped) signalOne(one);
+  return escaped;
+}
+
+function signalOne(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
+/** What is left of the group of a life: processes that are its own for certain, some that may be, or none. */
 function leftOf({ pid, startTicks, mark }: ProcessNote): "own" | "unknown" | "none" {
   const first = startTicksOf(pid);
   if (first === startTicks) return "own";

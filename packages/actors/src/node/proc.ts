@@ -8,8 +8,16 @@ export function startTicksOf(pid: number): number | null {
 
 /** The processes of a group that still run. Those that only wait to be reaped are left out. */
 export function membersOf(group: number): readonly number[] {
-  const all = readdirSync("/proc").flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
-  return all.filter((pid) => readStat(pid)?.group === group);
+  return allProcesses().filter((pid) => readStat(pid)?.group === group);
+}
+
+/** The processes that were given this variable with this value and are not in this group: they left it, with a session of their own for one. */
+export function escapedFrom(group: number, name: string, value: string): readonly number[] {
+  return allProcesses().filter((pid) => wasGiven(pid, name, value) && readStat(pid)?.group !== group);
+}
+
+function allProcesses(): readonly number[] {
+  return readdirSync("/proc").flatMap((name) => (/^\d+$/.test(name) ? [Number(name)] : []));
 }
 
 /**

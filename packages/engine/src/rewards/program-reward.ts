@@ -3,10 +3,12 @@
  * the first question, and again after it ended; it ends when its input does.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { dirname } from "node:path";
 import { hasCode, messageOf, type RewardAnswer } from "@muster/base";
 import type { Reward, RewardInput } from "../engine.ts";
 import { errors } from "../errors.ts";
+import { endMarked, workerMark } from "../programs/proc.ts";
 import { answerMax, parsedAnswer, questionOf, quoted, rewardIn } from "./reward-wire.ts";
 
 /** What a program said last on its standard error, in characters. */
@@ -90,7 +92,10 @@ class Run {
 
   constructor(path: string, onEnd: (error: Error) => void) {
     this.#path = path;
-    this.#child = spawn(path, [], { cwd: dirname(path), stdio: "pipe" });
+    const mark = randomUUID();
+    this.#child = spawn(path, [], { cwd: dirname(path), stdio: "pipe", env: { ...process.env, [workerMark]: mark } });
+    // What it started goes with it, wherever that went; it may hold the pipes, without whose end nothing is over.
+    this.#child.once("exit", () => endMarked(mark));
     this.#child.stdout.setEncoding("utf8").on("data", (text: string) => this.#hear(text));
     this.#child.stderr.setEncoding("utf8").on("data", (text: string) => {
       this.#lastWords = (this.#lastWords + text).slice(-lastWordsMax);
