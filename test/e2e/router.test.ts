@@ -1,5 +1,5 @@
-/** Engines die every two seconds behind a real `muster router` for eight seconds, so that each of them dies; hence 12 s. */
-import { spawnMuster } from "@muster/testkit";
+/** Engines die every two seconds behind a real `muster router` for eight seconds, so that each of them dies; and streams of a turn whose engine or router is killed. Some 15 s. */
+import { makeTempDirectory, spawnMuster } from "@muster/testkit";
 import { expect, test } from "vitest";
 import { FakeEngine, responseOf } from "../../packages/router/test/support/fake-engine.ts";
 
@@ -42,6 +42,98 @@ test("engines die every two seconds under load, and no request is lost or answer
   } finally {
     await router.kill();
     await Promise.all(engines.map((engine) => engine.kill()));
+  }
+});
+
+/** A stream of a turn of session `a`, read as it comes. */
+async function streamOf(url: string, content: string) {
+  const answer = await ask(url, "/sessions/a/v1/chat/completions", { ...turnOf(content), stream: true });
+  expect(answer.status).toBe(200);
+  const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
+  const decoder = new TextDecoder();
+  let all = "";
+  /** @returns False when there is no more, or the connection broke off. */
+  const more = async (): Promise<boolean> => {
+    const read = await reader.read().catch(() => null);
+    all += decoder.decode(read?.value, { stream: true });
+    return read?.done === false;
+  };
+  const text = (): string =>
+    [...all.matchAll(/^data: (\{.*\})$/gm)]
+      .map(([, data]) => (JSON.parse(data as string) as { choices: { delta: { content?: string } }[] }).choices[0])
+      .map((choice) => choice?.delta.content ?? "")
+      .join("");
+  return {
+    untilText: async () => {
+      while (text() === "") if (!(await more())) throw new Error(`no text came: ${all}`);
+      return text();
+    },
+    rest: async () => {
+      while (await more());
+      return { text: text(), isDone: all.includes("data: [DONE]") };
+    },
+  };
+}
+
+const turnOf = (content: string) => ({ messages: [{ role: "user", content }] });
+const ask = (url: string, path: string, body: object): Promise<Response> =>
+  fetch(`${url}${path}`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+
+/** What a whole answer to this turn says. */
+async function saidTo(url: string, content: string): Promise<string | undefined> {
+  const answer = await ask(url, "/sessions/a/v1/chat/completions", turnOf(content));
+  const { choices } = (await answer.json()) as { choices: { message: { content: string } }[] };
+  return choices[0]?.message.content;
+}
+
+test("a stream goes on when its engine is killed in its middle; after the router is killed the same call has the same words", async () => {
+  const sessions = await makeTempDirectory();
+  const engines = await Promise.all([0, 1].map(() => FakeEngine.start({ version: current, after: 3 })));
+  const letOn: (() => void)[] = [];
+  for (const engine of engines)
+    engine.goOn = new Promise((resolve) => {
+      letOn.push(resolve);
+    });
+  const workers = engines.flatMap(({ url }) => ["--worker", url]);
+  const times = ["--health-interval", "300ms", "--health-timeout", "200ms"];
+  const start = async (port: string, count: number) => {
+    const router = await spawnMuster(["router", "--port", port, ...times, "--sessions", sessions.path, ...workers]);
+    const line = await router.waitForLine("the router listens on");
+    const url = /http:\/\/[\d.:]+/.exec(line)?.[0] ?? "";
+    await untilServing(url, count);
+    return { router, url };
+  };
+  let { router, url } = await start("0", 2);
+  try {
+    await ask(url, "/sessions", { session_id: "a" });
+    const first = await streamOf(url, "one");
+    const begun = await first.untilText();
+    const dying = engines.find(({ requests }) => requests.length > 0) as FakeEngine;
+    const other = engines.find((engine) => engine !== dying) as FakeEngine;
+    await dying.kill();
+    const { text, isDone } = await first.rest();
+    expect([isDone, text.startsWith(begun), text.length]).toEqual([true, true, 4]);
+    expect([await saidTo(url, "one"), other.served]).toEqual([text, 1]);
+
+    const second = await streamOf(url, "two");
+    const said = await second.untilText();
+    await router.kill();
+    expect(await second.rest()).toMatchObject({ isDone: false });
+    ({ router, url } = await start(new URL(url).port, 1));
+    for (const go of letOn) go();
+    const again = await (await streamOf(url, "two")).rest();
+    expect([again.isDone, again.text.startsWith(said), again.text.length]).toEqual([true, true, 4]);
+    // Both turns are on disk: nothing is drawn for them any more.
+    const { served } = other;
+    expect([await saidTo(url, "one"), await saidTo(url, "two"), other.served]).toEqual([text, again.text, served]);
+  } finally {
+    await router.kill();
+    await Promise.all(engines.map((engine) => engine.kill().catch(() => {})));
+    await sessions.remove();
   }
 });
 

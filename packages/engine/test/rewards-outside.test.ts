@@ -51,7 +51,7 @@ describe("a reward that a program computes", () => {
     const say = 'const say = (answer) => process.stdout.write(JSON.stringify(answer) + "\\n");';
     writeFileSync(path, `#!${process.execPath}\n${say}\n${body}\n${lines}\n`);
     chmodSync(path, 0o755);
-    const reward = await openReward(path);
+    const reward = await openReward(path, process.env);
     opened.push(reward);
     return reward;
   }
@@ -101,7 +101,7 @@ describe("a reward that a program computes", () => {
   });
 
   it("that can not be started says why, the second time, too", async () => {
-    const reward = await openReward(join("/", "nowhere", "at-all.py"));
+    const reward = await openReward(join("/", "nowhere", "at-all.py"), process.env);
     opened.push(reward);
     for (let time = 0; time < 2; time++) {
       expect((await failure(reward.score(asked("a"), signal))).message).toMatch(/ended with spawn .* ENOENT$/);
@@ -160,7 +160,7 @@ describe("a reward that a service computes", () => {
     const server = createServer(answer);
     servers.push(server);
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return await openReward(`http://127.0.0.1:${(server.address() as AddressInfo).port}/reward`);
+    return await openReward(`http://127.0.0.1:${(server.address() as AddressInfo).port}/reward`, process.env);
   }
 
   it("is asked by POST, with what a program is asked", async () => {
@@ -191,7 +191,7 @@ describe("a reward that a service computes", () => {
   });
 
   it("that nobody runs is a failure of transport, by name", async () => {
-    const reward = await openReward("http://127.0.0.1:1/reward");
+    const reward = await openReward("http://127.0.0.1:1/reward", process.env);
     const found = await failure(reward.score(asked("a"), signal));
     expect(found).toMatchObject({ kind: "transport" });
     expect(found.message).toMatch(/^reward "http:\/\/127.0.0.1:1\/reward" can not be asked now: /);

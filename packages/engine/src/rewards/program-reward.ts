@@ -28,12 +28,14 @@ interface Question {
 /** Asks a program. What it does not answer because it ended, fails with its last words. */
 export class ProgramReward implements Reward {
   readonly name: string;
+  readonly #env: Readonly<Record<string, string | undefined>>;
   #run: Run | null = null;
   #asked = 0;
   #ended: { readonly atMs: number; readonly error: Error } | null = null;
 
-  constructor(path: string) {
+  constructor(path: string, env: Readonly<Record<string, string | undefined>>) {
     this.name = path;
+    this.#env = env;
   }
 
   async score(input: RewardInput, signal: AbortSignal): Promise<RewardAnswer> {
@@ -65,7 +67,7 @@ export class ProgramReward implements Reward {
   #running(): Run {
     if (this.#run) return this.#run;
     if (this.#ended && performance.now() - this.#ended.atMs < pauseMs) throw this.#ended.error;
-    const run = new Run(this.name, (error) => {
+    const run = new Run(this.name, this.#env, (error) => {
       if (this.#run === run) this.#run = null;
       this.#ended = run.hasAnswered ? null : { atMs: performance.now(), error };
     });
@@ -90,10 +92,10 @@ class Run {
   #line = "";
   #lastWords = "";
 
-  constructor(path: string, onEnd: (error: Error) => void) {
+  constructor(path: string, env: Readonly<Record<string, string | undefined>>, onEnd: (error: Error) => void) {
     this.#path = path;
     const mark = randomUUID();
-    this.#child = spawn(path, [], { cwd: dirname(path), stdio: "pipe", env: { ...process.env, [workerMark]: mark } });
+    this.#child = spawn(path, [], { cwd: dirname(path), stdio: "pipe", env: { ...env, [workerMark]: mark } });
     // What it started goes with it, wherever that went; it may hold the pipes, without whose end nothing is over.
     this.#child.once("exit", () => endMarked(mark));
     this.#child.stdout.setEncoding("utf8").on("data", (text: string) => this.#hear(text));
