@@ -45,6 +45,8 @@ export class MemoryDisk {
   fault: Fault | null = null;
   calls: string[] = [];
   nowMs = 0;
+  /** Paths of the files that are open. */
+  readonly opened: string[] = [];
   /** Room for the bytes of all files. */
   bytesMax = Number.MAX_SAFE_INTEGER;
   private inodes = 0;
@@ -166,6 +168,7 @@ export class MemoryDisk {
   private createFile(path: string): WritableFile {
     const node = this.file();
     this.add(path, node);
+    this.opened.push(path);
     return {
       write: (bytes, positionBytes) =>
         this.call(`write ${path}`, () => {
@@ -180,13 +183,14 @@ export class MemoryDisk {
         this.call(`sync ${path}`, () => {
           node.durable = node.data;
         }),
-      close: () => this.call(`close ${path}`, () => {}),
+      close: () => this.close(path),
     };
   }
 
   private openFile(path: string): ReadableFile {
     const node = this.find(path);
     if (node?.kind !== "file") throw systemError("ENOENT");
+    this.opened.push(path);
     return {
       stat: this.statOf(node) as PathStat,
       read: (target, positionBytes) =>
@@ -195,8 +199,15 @@ export class MemoryDisk {
           target.set(chunk);
           return chunk.length;
         }),
-      close: () => this.call(`close ${path}`, () => {}),
+      close: () => this.close(path),
     };
+  }
+
+  /** A file is closed also where that fails. */
+  private close(path: string): Promise<void> {
+    const at = this.opened.indexOf(path);
+    if (at >= 0) this.opened.splice(at, 1);
+    return this.call(`close ${path}`, () => {});
   }
 
   private statOf(node: Node | null): PathStat | null {

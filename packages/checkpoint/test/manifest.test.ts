@@ -1,3 +1,5 @@
+import { createHash } from "node:crypto";
+import { shardsMax } from "@muster/protocol";
 import { expect, it } from "vitest";
 import { type CheckpointManifest, decodeManifest, encodeManifest } from "../src/manifest.ts";
 
@@ -19,6 +21,91 @@ it("a manifest is read as it was rendered", () => {
 it("a mark before the first byte of one is a byte that was not rendered", () => {
   const bytes = encodeManifest(manifest);
   expect(() => decodeManifest(Uint8Array.from([0xef, 0xbb, 0xbf, ...bytes]))).toThrow(/manifest/i);
+});
+
+const digit = "0".repeat(64);
+const cursor = { seed: 0, nextStep: 1, nextPrompt: 0, groupsPerStep: 1, groupSize: 1, data: "d" };
+const [section] = manifest.sections;
+const file = { name: "config.json", bytes: 0, sha256: digit };
+
+/** Per field the values at its bounds, and those just beyond them. */
+const bounds: [field: string, inside: readonly object[], beyond: readonly object[]][] = [
+  ["step", [{ step: 0 }, { step: 99_999_999 }], [{ step: -1 }, { step: 1.5 }, { step: 100_000_000 }]],
+  ["version", [{ version: 0 }, { version: 9_999_999_999 }], [{ version: -1 }, { version: 10_000_000_000 }]],
+  ["term", [{ term: 0 }, { term: 9_999_999_999 }], [{ term: -1 }, { term: 10_000_000_000 }]],
+  ["lineage", [{ lineage: 0 }, { lineage: 2 ** 53 - 1 }], [{ lineage: -1 }, { lineage: 2 ** 53 }]],
+  [
+    "sections",
+    [{ sections: [{ ...section, digest: "d".repeat(128) }] }],
+    [
+      { sections: [] },
+      { sections: [{ ...section, digest: "" }] },
+      { sections: [{ ...section, digest: "d".repeat(129) }] },
+    ],
+  ],
+  ["files", [], [{ files: [file] }, { files: [file, file, file, file] }, { files: [] }]],
+  ["engineBuild", [{ engineBuild: "" }, { engineBuild: "b".repeat(256) }], [{ engineBuild: "b".repeat(257) }]],
+  [
+    "cursor",
+    [{ cursor }, { cursor: { ...cursor, data: "d".repeat(256) } }],
+    [{ cursor: { ...cursor, data: "" } }, { cursor: { ...cursor, data: "d".repeat(257) } }],
+  ],
+  [
+    "cursor.nextStep",
+    [{ cursor: { ...cursor, nextStep: 99_999_999 } }],
+    [{ cursor: { ...cursor, nextStep: 100_000_000 } }],
+  ],
+  ["format", [], [{ format: 0 }, { format: 4 }]],
+];
+
+/** As a program would write it that has other bounds. */
+function signed(value: object): Uint8Array {
+  const checksum = createHash("sha256").update(JSON.stringify(value)).digest("hex");
+  return new TextEncoder().encode(`${JSON.stringify({ ...value, checksum }, null, 2)}\n`);
+}
+
+it.each(bounds)(
+  "%s is taken up to its bounds and refused beyond them, in writing and in reading",
+  (field, inside, beyond) => {
+    for (const patch of inside) {
+      const value = { ...manifest, ...patch } as CheckpointManifest;
+      expect(decodeManifest(encodeManifest(value))).toEqual(value);
+    }
+    const [outer = ""] = field.split(".");
+    for (const patch of beyond) {
+      const value = { ...manifest, ...patch } as CheckpointManifest;
+      expect(() => encodeManifest(value)).toThrow(outer);
+      expect(() => decodeManifest(signed(value))).toThrow(outer);
+    }
+  },
+);
+
+it("files that do not go with its sections are refused, in writing and in reading", () => {
+  const [config, model] = manifest.files as readonly { name: string; bytes: number; sha256: string }[];
+  const optimizer = { name: "optimizer.safetensors", bytes: 1, sha256: digit };
+  const both = { sections: [section, { ...section, name: "optimizer" }] };
+  expect(decodeManifest(signed({ ...manifest, ...both, files: [config, model, optimizer] }))).toMatchObject(both);
+  for (const patch of [both, { files: [config, model, optimizer] }, { files: [model, config] }]) {
+    const value = { ...manifest, ...patch } as CheckpointManifest;
+    expect(() => encodeManifest(value)).toThrow(/do not go with/);
+    expect(() => decodeManifest(signed(value))).toThrow(/do not go with/);
+  }
+});
+
+it("a set of shards has from two to as many as there may be, each with its files", () => {
+  const shardsOf = (shards: number): CheckpointManifest => {
+    const name = (n: number): string => String(n).padStart(5, "0");
+    const parts = Array.from({ length: shards }, (_, i) => `model-${name(i + 1)}-of-${name(shards)}.safetensors`);
+    const files = ["config.json", ...parts, "model.safetensors.index.json"].map((name) => ({
+      name,
+      bytes: 1,
+      sha256Tree: digit,
+    }));
+    return { ...manifest, format: 3, shards, files } as CheckpointManifest;
+  };
+  for (const shards of [2, shardsMax])
+    expect(decodeManifest(encodeManifest(shardsOf(shards)))).toMatchObject({ shards });
+  for (const shards of [0, 1, shardsMax + 1]) expect(() => encodeManifest(shardsOf(shards))).toThrow(/shards|files/);
 });
 
 it("more sections than there are kinds of are refused before their names are said again", () => {

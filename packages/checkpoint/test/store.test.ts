@@ -92,6 +92,20 @@ describe("save and load", () => {
     expect([...disk.files().keys()]).toEqual([]);
   });
 
+  it("closes every file that it opened, whichever call fails", async () => {
+    for (let at = 0; ; at++) {
+      const disk = await emptyDisk();
+      const store = await open(disk);
+      disk.calls = [];
+      disk.fault = { atCall: at, when: "before", error: systemError("EIO") };
+      await store.save(contentOf(1), never).catch(() => null);
+      await store.load("step-00000001-v1-t1").catch(() => null);
+      await store.list().catch(() => null);
+      expect([at, disk.opened]).toEqual([at, []]);
+      if (disk.calls.length <= at) return;
+    }
+  });
+
   it("reads by path what a save reported", async () => {
     const disk = await emptyDisk();
     const { path } = await (await open(disk)).save(contentOf(5), never);
@@ -161,6 +175,26 @@ describe("save and load", () => {
     const save = (await open(disk)).save(contentOf(1, changes), never);
     await expect(save).rejects.toEqual(failsWith("CONTENT_INVALID", reason));
     expect([...disk.files().keys()]).toEqual([]);
+  });
+
+  it("refuses what is no checkpoint also where one of that version is there already", async () => {
+    const store = await open(await emptyDisk());
+    await store.save(contentOf(1), never);
+    const { tensors } = contentOf(1);
+    for (const changes of [{ tensors: tensors.slice(0, 1) }, { modelConfig: [] }])
+      await expect(store.save(contentOf(1, changes), never)).rejects.toEqual(failsWith("CONTENT_INVALID"));
+  });
+
+  it("takes the largest numbers that its names hold, and none beyond", async () => {
+    const store = await open(await emptyDisk());
+    const largest = { lineage: Number.MAX_SAFE_INTEGER, step: 99_999_999, version: 9_999_999_999, term: 9_999_999_999 };
+    const { name } = await store.save(contentOf(1, largest), never);
+    expect(name).toBe("step-99999999-v9999999999-t9999999999");
+    expect((await store.load(name)).info).toMatchObject(largest);
+    for (const [field, value] of Object.entries(largest))
+      await expect(store.save(contentOf(1, { ...largest, [field]: value + 1 }), never)).rejects.toEqual(
+        failsWith("CONTENT_INVALID", new RegExp(`${field} is`)),
+      );
   });
 
   it("ends on its signal at any call and leaves nothing behind", async () => {
