@@ -5,7 +5,8 @@
  * survives is printed with its place; the last line is `N passed, N failed`. With `--unmet` no test runs on a mutant: it lists those that no test meets.
  */
 import { execFileSync } from "node:child_process";
-import { dirname } from "node:path";
+import { readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { measured } from "./lib/mutants/measure.mjs";
 import { areas, numbered, root } from "./lib/mutants/numbers.mjs";
@@ -67,30 +68,31 @@ for (const { met } of [...tests, ...outside])
 
 const chosen = new Set(sample.map(({ number }) => number));
 const count = everything.length;
-const trial = new Trial({
-  chosen,
-  tests,
-  outside,
-  count,
-  withinMs: Number(values.within) * 1000,
-  say: (text) => console.log(text),
-});
-if (!values.unmet) await trial.run();
-await end();
-
+/** @param {string} file @param {number} number */
+const isOwn = (file, number) =>
+  readFileSync(join(root, file), "utf8").includes(`/${basename(everything[number]?.mutant.file ?? "")}"`);
+const withinMs = Number(values.within) * 1000;
+const trial = new Trial({ chosen, tests, outside, count, withinMs, isOwn, say: (text) => console.log(text) });
 const isLost = (/** @type {number} */ number) => (values.unmet ? meetings.get(number) === 0 : !trial.seen.has(number));
-const lost = sample.filter(({ number }) => isLost(number));
-for (const { mutant, number } of lost)
-  console.log(`${meetings.get(number) ? "SURVIVED" : "UNMET   "} ${mutant.file}:${mutant.line} ${mutant.what}`);
-if (sample.length > 1) {
+
+/** Those that are not seen, the share of each folder, and the sum. */
+function tell() {
+  const lost = sample.filter(({ number }) => isLost(number));
+  for (const { mutant, number } of lost)
+    console.log(`${meetings.get(number) ? "SURVIVED" : "UNMET   "} ${mutant.file}:${mutant.line} ${mutant.what}`);
   console.log();
   for (const folder of new Set(sample.map(({ mutant }) => dirname(mutant.file)))) {
     const here = sample.filter(({ mutant }) => dirname(mutant.file) === folder);
     const seenHere = here.filter(({ number }) => !isLost(number)).length;
-    console.log(
-      `${((100 * seenHere) / here.length).toFixed(1).padStart(5)} %  ${seenHere} of ${here.length}  ${folder}`,
-    );
+    const share = ((100 * seenHere) / here.length).toFixed(1).padStart(5);
+    console.log(`${share} %  ${seenHere} of ${here.length}  ${folder}`);
   }
+  console.log(`\n${sample.length - lost.length} passed, ${lost.length} failed`);
+  process.exit(lost.length === 0 ? 0 : 1);
 }
-console.log(`\n${sample.length - lost.length} passed, ${lost.length} failed`);
-process.exit(lost.length === 0 ? 0 : 1);
+
+// Whoever stops it hears what was not seen so far.
+process.once("SIGINT", tell).once("SIGTERM", tell);
+if (!values.unmet) await trial.run();
+await end();
+tell();

@@ -36,6 +36,21 @@ describe("a job without progress", () => {
     expect(ended?.state.ending).toMatchObject({ outcome: "failed", reason: expect.stringContaining("at step 3") });
   });
 
+  it("waits for trainers with an order first, then for the oldest lease, then for samplers with an order", () => {
+    const order = { kind: "weights.pull", lineage: 0, version: 3, dueAtMs: 9e9 } as const;
+    const base = working({ plan, patch: { progress: { atMs: 0, stage: 0, isShort: false } } });
+    const leaseOf = (holder: string, dueAtMs: number) => ({ holder, items: [], dueAtMs });
+    const leases = { "1-1": leaseOf("gone", 1), "1-2": leaseOf("r0", 3), "1-3": leaseOf("p1", 2) };
+    const leased = { ...base, leases };
+    const names = (state: ControllerState): string | undefined =>
+      bodiesOf(planWatchdog(at(state, 5))?.effects ?? [], "alarm.raised")[0]?.detail.split(": waiting for ")[1];
+    expect(names(withMember(withMember(leased, "p0", { order }), "r0", { order }))).toBe("p0");
+    expect(names(withMember(leased, "r0", { order }))).toBe("p1, r0");
+    expect(names(withMember({ ...base, leases: { "1-1": leaseOf("gone", 1) } }, "r0", { order }))).toBe("r0");
+    expect(names(base)).toBe("nobody");
+    expect(names({ ...base, mesh: { ...base.mesh, state: "building", built: ["p0"] } })).toBe("p1");
+  });
+
   it("goes back once: stuck again at the same step, it ends", () => {
     const again = { ...stuck(), wentBackAt: 4, progress: { atMs: 0, stage: 3, isShort: false } };
     expect(planWatchdog(at(again, 20))?.state.ending?.outcome).toBe("failed");

@@ -64,6 +64,24 @@ describe("a trainer that is slower than the others", () => {
     expect(run(start(), steps(60, { p0: 100, p1: 100, p2: 199 })).said).toEqual(["! alarm.raised"]);
   });
 
+  it("is told from the others by three spreads, at least a fifth of the median each, and twice the median is twice", () => {
+    const judged = (...ms: readonly number[]) => {
+      const ids = ms.map((_, i) => `p${i}`);
+      const after = step(start(ids), Object.fromEntries(ids.map((id, i) => [id, ms[i] ?? 0])));
+      return ids.map((id) => after.paces[id]?.steps.at(-1));
+    };
+    // Spread 20 % of 100, so that 160 is the last even one.
+    expect(judged(100, 100, 160)).toEqual(["even", "even", "even"]);
+    expect(judged(100, 100, 161)).toEqual(["even", "even", "slow"]);
+    expect(judged(100, 100, 199)).toEqual(["even", "even", "slow"]);
+    expect(judged(100, 100, 200)).toEqual(["even", "even", "twice"]);
+    // Spread 30: among those that differ anyway 190 is even.
+    expect(judged(70, 100, 130, 190, 40)).toEqual(["even", "even", "even", "even", "even"]);
+    expect(judged(70, 100, 130, 191, 40)).toEqual(["even", "even", "even", "slow", "even"]);
+    expect(judged(0, 0, 0)).toEqual(["even", "even", "even"]);
+    expect(judged(100, 900)).toEqual([undefined, undefined]);
+  });
+
   it("is never put out of a mesh of two: neither is the measure of the other", () => {
     expect(run(start(["p0", "p1"]), steps(60, { p0: 1, p1: 1_000 })).said).toEqual([]);
   });

@@ -4,6 +4,7 @@ import { describe, expect, it } from "vitest";
 import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
 import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
+import { mayCount, withNamed } from "../src/controller/checkpoints/superseded.ts";
 import type { ControllerEffect } from "../src/controller/events.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, memberOf, planWith, reportFrom, working } from "./states.ts";
@@ -151,5 +152,31 @@ describe("a disk that is full", () => {
     const { state } = saved(said, "c0", 4);
     expect(state.checkpoints).not.toHaveProperty("isFull");
     expect(alarmsIn(failed(state).effects)).toMatchObject([{ alarm: "checkpoint-disk" }]);
+  });
+});
+
+describe("copies of checkpoints that may go", () => {
+  const copy = (name: string, manifestDigest?: string) =>
+    ({ path: `/c/${name}`, version: 1, step: 1, host: "a", ...(manifestDigest ? { manifestDigest } : {}) }) as never;
+  const { checkpoints } = working();
+
+  it("are named once each, by folder and manifest, and the newest 64 of them", () => {
+    const named = withNamed(checkpoints, [copy("a", "m1"), copy("b", "m2")]);
+    expect(named.superseded).toEqual([
+      { name: "a", manifestDigest: "m1" },
+      { name: "b", manifestDigest: "m2" },
+    ]);
+    expect(withNamed(named, [copy("a", "m1")]).superseded?.map(({ name }) => name)).toEqual(["b", "a"]);
+    expect(withNamed(named, [copy("a", "m2")]).superseded).toHaveLength(3);
+    expect(withNamed(named, [copy("b", "m1")]).superseded).toHaveLength(3);
+    expect(withNamed(named, [copy("c")])).toBe(named);
+    expect(withNamed(named, [])).toBe(named);
+  });
+
+  it("do not count from there on, and newer ones do", () => {
+    const counts = (version: number, patch: object = {}): boolean =>
+      mayCount({ ...checkpoints, ...patch }, { version } as never);
+    expect([0, 1].map((version) => counts(version))).toEqual([true, true]);
+    expect([4, 5, 6].map((version) => counts(version, { countsFrom: 5 }))).toEqual([false, true, true]);
   });
 });

@@ -21,18 +21,20 @@ export class Trial {
   #outside;
   #count;
   #withinMs;
+  #isOwn;
   #say;
 
   /**
-   * @param {{ chosen: Set<number>, tests: Test[], outside: Outside[], count: number, withinMs: number, say: (text: string) => void }} of
-   * A mutant that `withinMs` of tests have not seen has survived: jobs in virtual time take seconds each, and meet nearly all of them.
+   * @param {{ chosen: Set<number>, tests: Test[], outside: Outside[], count: number, withinMs: number, isOwn: (file: string, number: number) => boolean, say: (text: string) => void }} of
+   * `isOwn`: a test file imports the module of a mutant. A mutant that `withinMs` of tests have not seen has survived: jobs in virtual time take seconds each, and meet nearly all of them.
    */
-  constructor({ chosen, tests, outside, count, withinMs, say }) {
+  constructor({ chosen, tests, outside, count, withinMs, isOwn, say }) {
     this.#chosen = chosen;
     this.#tests = tests;
     this.#outside = outside;
     this.#count = count;
     this.#withinMs = withinMs;
+    this.#isOwn = isOwn;
     this.#say = say;
   }
 
@@ -48,7 +50,8 @@ export class Trial {
         this.#say(`tests up to ${most} ms, file ${done + 1} of ${files.length}: ${this.#sum()}`);
       }
     }
-    for (const { met } of this.#outside) for (const number of met) this.#alone.add(number);
+    const inTests = new Set(this.#tests.flatMap(({ met }) => met));
+    for (const { met } of this.#outside) for (const number of met) if (!inTests.has(number)) this.#alone.add(number);
     const alone = [...this.#alone].filter((number) => this.#isLeft(number));
     for (const [done, number] of alone.entries()) {
       await this.#tryAlone(number);
@@ -106,7 +109,7 @@ export class Trial {
       this.#spent.set(line.mutant, (this.#spent.get(line.mutant) ?? 0) + ms);
   }
 
-  /** With its own process from the first import on: the files whose tests meet it first, then those that meet it as they are read. @param {number} number */
+  /** With a process of its own from the first import on: the test files that import its module first, then the quick ones. @param {number} number */
   async #tryAlone(number) {
     const ways = [...new Set(this.#tests.map(({ file }) => file))]
       .map((file) => {
@@ -114,10 +117,11 @@ export class Trial {
         const meeting = tests.filter(({ met }) => met.includes(number));
         const isOutside = this.#outside.some((entry) => entry.file === file && entry.met.has(number));
         const all = isOutside ? tests : meeting;
-        return { file, tests: all.map(({ id }) => id), ms: startMs + all.reduce((sum, { ms }) => sum + ms, 0) };
+        const ms = startMs + all.reduce((sum, test) => sum + test.ms, 0);
+        return { file, tests: all.map(({ id }) => id), ms, rank: this.#isOwn(file, number) ? 0 : 1 };
       })
       .filter(({ tests }) => tests.length > 0)
-      .sort((a, b) => a.ms - b.ms);
+      .sort((a, b) => a.rank - b.rank || a.ms - b.ms);
     let spent = 0;
     for (const { file, tests, ms } of ways) {
       spent += ms;
