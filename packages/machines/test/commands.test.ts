@@ -252,3 +252,58 @@ describe("the command that ends the job", () => {
     }
   });
 });
+
+describe("the table of commands", () => {
+  const rowsOf = (count: number, answer: object | null) =>
+    Object.fromEntries(
+      Array.from({ length: count }, (_, i) => [
+        `c${i}`,
+        {
+          kind: "fleet.cordon",
+          by: "ops i1",
+          asked: "{}",
+          seq: i + 1,
+          answer,
+          target: null,
+          replacement: null,
+        } as never,
+      ]),
+    );
+  const deskWith = (commands: object, commandsMade = 0): Desk => {
+    const desk = new Desk();
+    desk.state = { ...desk.state, fleet: { ...desk.state.fleet, commands: commands as never, commandsMade } };
+    return desk;
+  };
+
+  it("takes 128 commands at once, and says of the next how many there are", () => {
+    expect(deskWith(rowsOf(127, null)).ask("fleet.cordon", { id: "n0" }).done).toHaveLength(1);
+    expect(deskWith(rowsOf(128, null)).ask("fleet.cordon", { id: "n0" }).refused).toMatchObject([
+      { reason: "128 commands are under way already; wait for one, or cancel one" },
+    ]);
+    expect(deskWith(rowsOf(200, { outcome: "done", detail: "" })).ask("fleet.cordon", { id: "n0" }).done).toHaveLength(
+      1,
+    );
+  });
+
+  it("forgets the oldest finished one from 512 on, and none that runs", () => {
+    const finished = { outcome: "done", detail: "" };
+    const idsAfter = (commands: object) =>
+      Object.keys(deskWith(commands, 600).ask("fleet.cordon", { id: "n0" }).state.fleet.commands);
+    expect(idsAfter(rowsOf(511, finished))).toHaveLength(512);
+    const full = idsAfter(rowsOf(512, finished));
+    expect([full.length, full[0], full.at(-1)]).toEqual([512, "c1", "auto-601"]);
+    const running = { ...rowsOf(512, finished), ...rowsOf(1, null) };
+    expect(idsAfter(running).slice(0, 2)).toEqual(["c0", "c1"]);
+  });
+
+  it("numbers them from 1, and clips who asked for what, and what is answered", () => {
+    const desk = new Desk().ask("fleet.cordon", { id: "n0" });
+    expect(desk.accepted).toMatchObject([{ commandId: "auto-1" }]);
+    expect(desk.state.fleet.commands["auto-1"]).toMatchObject({ seq: 1, sentTerm: 0, by: "ops i1" });
+    const id = "x".repeat(5_000);
+    const far = { type: "fleet.cordon", from: "o".repeat(200), role: "operator", incarnation: "i1", body: { id } };
+    const [said] = desk.hear(far).refused;
+    expect([said?.by.length, said?.asked.length, said?.reason.length]).toEqual([128, 2_000, 2_000]);
+    expect(desk.ask("fleet.uncordon", { id: "n0" }, "auto-2").refused[0]?.reason).toHaveLength(2_000);
+  });
+});

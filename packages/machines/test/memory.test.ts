@@ -9,7 +9,7 @@ import { planReleases } from "../src/controller/plan-releases.ts";
 import { type ControllerState, initialControllerState, withMember, without } from "../src/controller/state.ts";
 import { planMesh } from "../src/controller/step/plan-mesh.ts";
 import { applyFailed, applyHeld } from "../src/controller/weights/apply-weights.ts";
-import { memoryOf } from "../src/controller/weights/memory.ts";
+import { isBeginningLost, memoryOf, recoveryOf, withoutLater } from "../src/controller/weights/memory.ts";
 import type { KeptState, MemberMemory } from "../src/controller/weights/memory-state.ts";
 import { planMemory } from "../src/controller/weights/plan-memory.ts";
 import { planInitialWeights, planPulls } from "../src/controller/weights/plan-weights.ts";
@@ -298,6 +298,54 @@ describe("a checkpoint actor that leaves", () => {
     const wanted = { ...state.checkpoints, wantedStep: 7 };
     const [save] = bodiesOf(planCheckpoint({ ...state, checkpoints: wanted })?.effects ?? [], "checkpoint.save");
     expect(save?.holders).toEqual([{ id: "c0", addresses: ["unix:c0"] }]);
+  });
+});
+
+describe("what the job can go back to", () => {
+  const disk = 2;
+  /** Version 7 is committed, and c0 keeps the state after this step, of this health and address. */
+  const keeping = (step: number, patch: object = {}): ControllerState =>
+    withMember(lost({ c0: stateOf(step) }), "c0", patch);
+
+  it.each<[string, ControllerState, string]>([
+    ["what is newer than the disk is taken from memory", keeping(3), "memory"],
+    ["what is as new as the disk as well", keeping(disk), "memory"],
+    ["what is older is not", keeping(disk - 1), "disk"],
+    ["the committed version is there for whoever comes", keeping(7), "wait"],
+    ["nobody is sent to one without an address", keeping(3, { addresses: [] }), "disk"],
+    ["a suspect is waited for", keeping(3, { health: "suspect" }), "wait"],
+    ["a suspect without an address is not", keeping(3, { health: "suspect", addresses: [] }), "disk"],
+  ])("%s", (_, state, kind) => {
+    expect(recoveryOf(state).kind).toBe(kind);
+  });
+
+  it("is the newest of several, and not what a suspect has", () => {
+    const state = lost({ c0: stateOf(3), c1: stateOf(5) });
+    expect(recoveryOf(state)).toMatchObject({ kind: "memory", kept: { step: 5 } });
+    expect(recoveryOf(withMember(state, "c1", { health: "suspect" }))).toMatchObject({ kept: { step: 3 } });
+  });
+
+  it("is nothing behind the step that it goes back to, and what was asked for is forgotten", () => {
+    const held = (step: number): number | undefined =>
+      memoryOf(withoutLater(keeping(5), step).members.c0 ?? memberOf("c0", 1)).held?.step;
+    expect([4, 5, 6].map(held)).toEqual([undefined, 5, 5]);
+    const same = keeping(5);
+    expect(withoutLater(same, 5)).toBe(same);
+    const asked = { ...stateOf(7), dueAtMs: 1 };
+    const asking = withMember(same, "c0", { memory: { ...empty, held: stateOf(5), asked } });
+    expect(memoryOf(withoutLater(asking, 5).members.c0 ?? memberOf("c0", 1))).toMatchObject({
+      held: { step: 5 },
+      asked: null,
+    });
+  });
+
+  it("is lost when nobody keeps what a lineage was to begin with, and not before", () => {
+    const source = { kind: "memory" as const, ...stateOf(3) };
+    const begins = (state: ControllerState, patch: object = {}): boolean =>
+      isBeginningLost({ ...state, weights: null, restore: { ...state.restore, source: source as never }, ...patch });
+    expect(begins(keeping(3))).toBe(false);
+    expect(begins(keeping(4))).toBe(true);
+    expect(begins(keeping(4), { weights: keeping(4).weights })).toBe(false);
   });
 });
 

@@ -274,6 +274,26 @@ describe("a checkpoint in three shards", () => {
     expect(job.heard()).toEqual(["c0 4: seal"]);
   });
 
+  it.each<[string, Record<string, readonly number[]>, readonly number[], readonly string[]]>([
+    ["all that nobody else was told", { c0: [2], c1: [1, 3] }, [], ["c0 4: 2", "c1 4: 1,3"]],
+    ["none that another one goes on with", { c0: [2], c1: [2, 3] }, [], ["c0 4: 2", "c1 4: 1", "c2 4: 3"]],
+    ["none that is durable", { c0: [2], c1: [3] }, [2], ["c0 4: 1", "c1 4: 3"]],
+    ["none where it was told to seal", { c0: [] }, [], ["c0 4: 1", "c1 4: 2", "c2 4: 3"]],
+  ])("after an election whoever was told shards goes on with %s", (_, told, done, said) => {
+    const { sections, holders, groupsWatermark, ledger } = new Job().bodies[0] as Body<"checkpoint.save">;
+    const rest = { sections, holders, groupsWatermark, ledger };
+    const set = { step: 4, lineage: 0, version: 4, of: 3, done, by: [], told: rest };
+    const state = Object.entries(told).reduce(
+      (next, [id, write]) =>
+        withMember(next, id, {
+          owed: { kind: "checkpoint.save", lineage: 0, version: 4, write: [...write], dueAtMs: 9e9 } as never,
+        }),
+      wanting(),
+    );
+    const job = new Job({ ...state, checkpoints: { ...state.checkpoints, set } });
+    expect(job.heard().sort()).toEqual(said);
+  });
+
   it("is the last one of the job: its end waits for a shard that is written again, and for the seal", () => {
     const job = new Job(lastWanted());
     expect(job.heard()).toEqual(["c0 20: 1", "c1 20: 2", "c2 20: 3"]);
