@@ -51,8 +51,9 @@ function watch() {
     if (pid === undefined || Date.now() - at < withinMs + graceMs) return;
     try {
       process.kill(pid, "SIGKILL");
-    } catch {
-      // It ended by itself in this moment.
+    } catch (error) {
+      // It may have ended by itself in this moment.
+      if (!(error instanceof Error) || !("code" in error) || error.code !== "ESRCH") throw error;
     }
   }, 1000);
 }
