@@ -4,6 +4,7 @@
 #include "binding/group_binding.h"
 #include "binding/limit_binding.h"
 #include "binding/mesh_binding.h"
+#include "binding/signal_binding.h"
 #include "binding/slice_binding.h"
 #include "binding/version_binding.h"
 #include "core/block_digest.h"
@@ -71,6 +72,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("takeEvents", Napi::Function::New(env, takeEvents));
   exports.Set("hearEvents", Napi::Function::New(env, hearEvents));
   exports.Set("setNetworkTimes", Napi::Function::New(env, setNetworkTimes));
+  exports.Set("guardSignal", Napi::Function::New(env, guardSignal));
   exports.Set("openStore", Napi::Function::New(env, openStore));
   exports.Set("pullVersion", Napi::Function::New(env, pullVersion));
   exports.Set("mapVersion", Napi::Function::New(env, mapVersion));

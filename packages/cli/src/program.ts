@@ -1,7 +1,8 @@
 /** All commands of `muster`, ready to parse a command line. */
 import { readFileSync } from "node:fs";
+import { endWhenStuck } from "@muster/collectives";
 import { Command } from "commander";
-import { addActorCommands } from "./commands/actors.ts";
+import { addActorCommands, isReplica } from "./commands/actors.ts";
 import { addBarrierCommand } from "./commands/barrier.ts";
 import { addBenchCommands } from "./commands/bench.ts";
 import { addBrokerCommand } from "./commands/broker.ts";
@@ -37,7 +38,11 @@ export function createProgram(): Command {
   const program = new Command("muster")
     .description("Elastic, fault-tolerant reinforcement-learning post-training of language models")
     .version(versionOf())
-    .exitOverride();
+    .exitOverride()
+    .hook("preAction", (_, command) => {
+      // A step of a replica may compute for longer; whoever started it ends it when its grace is over.
+      if (!isReplica(command.name())) endWhenStuck(["SIGTERM", "SIGINT", "SIGHUP"]);
+    });
   addRunCommand(program);
   addStatusCommand(program);
   addWatchCommand(program);

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { constants, existsSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
+import { setTimeout as setTimeoutOf } from "node:timers/promises";
 import { embeddedEngines as engines } from "@muster/engine/embedded";
 import { loadJob } from "@muster/runtime";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
@@ -190,6 +191,21 @@ describe("nobody who comes", () => {
     await waitFor(() => said().includes("127.0.0.1:"), { what: "its address", timeoutMs: 30_000, detail: said });
     await terminate(child);
   });
+});
+
+test("a main loop that never turns again does not keep a command that handles the signal", { timeout }, async () => {
+  const spin = `const { write } = process.stdout; process.stdout.write = function (...said) {
+    setTimeout(() => { for (;;); }, 50); return write.apply(this, said); };`;
+  const stuck = { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(spin)}` };
+  const { child, said } = start(["gateway", "--port", "0", "--state", path("stuck"), "--json"], stuck);
+  await waitFor(() => said().includes("127.0.0.1:"), { what: "its address", timeoutMs: 30_000, detail: said });
+  await setTimeoutOf(500);
+  const ended = once(child, "exit");
+  const fromMs = performance.now();
+  child.kill("SIGTERM");
+  expect(await ended).toEqual([null, "SIGTERM"]);
+  expect(performance.now() - fromMs).toBeLessThan(endMs + 1_000);
+  expect(said()).toContain("the main loop did not answer");
 });
 
 test("a program that never says hello does not keep muster worker", { timeout }, async () => {

@@ -202,6 +202,8 @@ export interface NativeModule {
   activity(): DataPlaneActivity;
   takeEvents(): { events: DataPlaneEvent[]; forgotten: number };
   hearEvents(listener: (() => void) | null): void;
+  /** Has a signal that has a handler end the process when the main loop does not turn within five seconds of it. On the main thread alone. */
+  guardSignal(signal: number): void;
   setNetworkTimes(times: NetworkTimes): NativeOutcome<undefined>;
   openStore(options: {
     key: Uint8Array;

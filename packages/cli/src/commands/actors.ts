@@ -92,6 +92,9 @@ const replicas: Readonly<Record<ReplicaRole, ReplicaKind>> = {
 /** Where a sampler serves unless it is told otherwise. */
 const serveDefault = "127.0.0.1:0";
 
+/** True for the command of a role of replicas. */
+export const isReplica = (command: string): boolean => Object.hasOwn(replicas, command);
+
 /** Adds the actor commands. */
 export function addActorCommands(program: Command): void {
   for (const [name, replica] of Object.entries(replicas)) {
