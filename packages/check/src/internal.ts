@@ -21,4 +21,4 @@ export { SeenPieces } from "./seen-pieces.ts";
 export { ShardChecker } from "./shard-checker.ts";
 export { ToldChecker } from "./told-checker.ts";
 export { TrainingChecker } from "./training-checker.ts";
-export { WeightsChecker } from "./weights-checker.ts";
+export { type SectionDigest, WeightsChecker } from "./weights-checker.ts";

@@ -39,6 +39,9 @@ export class MembershipChecker {
   /** Process of each life. */
   readonly #lives = new Map<string, Observed>();
   readonly #present = new Map<Observed, string>();
+  /** Of replicas of several processes: all of one life. They end as one. */
+  readonly #beside = new Map<Observed, Set<Observed>>();
+  readonly #groups = new Map<string, Set<Observed>>();
   /** When a life began, in the milliseconds of its world. */
   readonly #bornMs = new Map<string, number>();
   readonly #terms = new Map<string, number>();
@@ -62,6 +65,14 @@ export class MembershipChecker {
   /** Somebody speaks as a life that no process has. */
   invented(incarnation: string): void {
     if (!this.#lives.has(incarnation)) this.#invented.add(incarnation);
+  }
+
+  /** One of several processes of a replica begins, in this life of it. */
+  bore(process: Observed, { replica, life }: { readonly replica: string; readonly life: number }): void {
+    const key = `${replica}/${life}`;
+    const group = this.#groups.get(key) ?? new Set();
+    this.#groups.set(key, group.add(process));
+    this.#beside.set(process, group);
   }
 
   /** A life begins inside a process. */
@@ -256,7 +267,8 @@ export class MembershipChecker {
     if (cause === "replica.left") return;
     for (const { id, incarnation } of lostIn(before, after)) {
       const process = this.#lives.get(incarnation);
-      const isGone = !process || process.isDead || process.isStuck || this.#present.get(process) !== incarnation;
+      const isOver = !process || process.isDead || process.isStuck || this.#present.get(process) !== incarnation;
+      const isGone = isOver || [...(this.#beside.get(process) ?? [])].some(({ isDead }) => isDead);
       this.#judge.require(isGone, "L6", () => `${id} is evicted on ${cause}, it is alive`);
     }
   }

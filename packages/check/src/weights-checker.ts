@@ -8,11 +8,14 @@ import type { Observed } from "./observed.ts";
 
 const lineageUnit = 2 ** 32;
 
+/** The digest of a whole section. Where it lies in shards that is the digest of their list. */
+export type SectionDigest = (bytes: Uint8Array, section: "weights" | "optimizer") => string;
+
 /** The model of weights. */
 export class WeightsChecker {
   readonly #judge: Judge;
   /** What the replicas take for the digest of bytes. */
-  readonly #digest: (bytes: Uint8Array) => string;
+  readonly #digest: SectionDigest;
   /** Digest of the weights section, by `<lineage>.<version>`, as the journal has it. */
   readonly #committed = new Map<string, string>();
   /** Digest of weights and optimizer of every version that the journal has, and of what the job started with. */
@@ -23,10 +26,7 @@ export class WeightsChecker {
   constructor(
     judge: Judge,
     /** `start`: what the job begins with, where that is known. */
-    {
-      digest = ownDigest,
-      start,
-    }: { readonly digest?: (bytes: Uint8Array) => string; readonly start?: StateSections } = {},
+    { digest = ownDigest, start }: { readonly digest?: SectionDigest; readonly start?: StateSections } = {},
   ) {
     this.#judge = judge;
     this.#digest = digest;
@@ -87,7 +87,7 @@ export class WeightsChecker {
   serving(process: Observed, engineVersion: number, weights: Uint8Array): void {
     const key = `${Math.floor(engineVersion / lineageUnit)}.${engineVersion % lineageUnit}`;
     const committed = this.#committed.get(key)?.split(" ")[0];
-    const digest = this.#digest(weights);
+    const digest = this.#digest(weights, "weights");
     this.#judge.require(
       committed === digest,
       "S13",
@@ -127,7 +127,7 @@ export class WeightsChecker {
   }
 
   #stateDigest({ weights, optimizer }: StateSections): string {
-    return `${this.#digest(weights)} ${this.#digest(optimizer)}`;
+    return `${this.#digest(weights, "weights")} ${this.#digest(optimizer, "optimizer")}`;
   }
 }
 

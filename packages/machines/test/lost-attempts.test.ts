@@ -1,6 +1,7 @@
 /** A step that loses its trainers again and again ends the job, with how they ended; one that does so now and then does not. */
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
+import { applyRetired } from "../src/controller/fleet/apply-node.ts";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
 import { arrived, moved } from "../src/controller/progress.ts";
 import type { ControllerState } from "../src/controller/state.ts";
@@ -59,6 +60,44 @@ describe("a step that loses a trainer in every attempt", () => {
     expect(planLosses(retired)?.state.ending?.reason).toContain("all trainers are given up");
     expect(planLosses({ ...retired, losses: {} })).toBeNull();
     expect(planLosses(state)).toBeNull();
+  });
+});
+
+describe("the last trainer, when its node gives it up", () => {
+  type Replica = ControllerState["fleet"]["replicas"][string];
+
+  /** p1 is the only trainer that nodes run, and is between two lives. */
+  const alone = (state: ControllerState): ControllerState => {
+    const { p0: _, p1: __, ...members } = state.members;
+    const given = { role: "policy", health: "RETIRED", leaving: false, node: "n0", life: 6 } as Replica;
+    const replicas = { p0: given, p1: { ...given, health: "DEAD" as const, node: "n1" } };
+    return { ...state, members, fleet: { ...state.fleet, replicas } };
+  };
+  const retired = (state: ControllerState) => {
+    const body = { id: "p1", life: 6, deaths: 6, reason: "it ended 6 times in 10 minutes" };
+    return applyRetired(state, { type: "process.retired", from: "n1", role: "node", body } as never);
+  };
+
+  it("begins another life while its step loses trainers: somebody has to find the group that ends them", () => {
+    const { state, effects } = retired(alone(lost(2)));
+    expect(state.fleet.replicas.p1).toMatchObject({ health: "DEAD", life: 7 });
+    expect(state.ending).toBeNull();
+    const alarms = effects.filter((effect) => effect.type === "announce" && effect.kind === "alarm.raised");
+    expect(alarms).toMatchObject([
+      { body: { alarm: "batch", detail: expect.stringMatching(/^p1 would be given up/) } },
+    ]);
+  });
+
+  it("is given up where no step loses trainers, where another one is left, and after it was spared four times in a step", () => {
+    const healthOf = (state: ControllerState) => retired(state).state.fleet.replicas.p1?.health;
+    expect(healthOf(alone({ ...lost(2), losses: {} }))).toBe("RETIRED");
+    const state = alone(lost(2));
+    const { p0, p1 } = state.fleet.replicas;
+    const other = { ...state.fleet, replicas: { p0: { ...p0, health: "HEALTHY" } as Replica, p1: p1 as Replica } };
+    expect(healthOf({ ...state, fleet: other })).toBe("RETIRED");
+    const often = Array.from({ length: 4 }).reduce<ControllerState>((now) => retired(now).state, state);
+    expect(often.fleet.replicas.p1?.health).toBe("DEAD");
+    expect(healthOf(often)).toBe("RETIRED");
   });
 });
 

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { canaries } from "../src/canaries/run-canaries.ts";
-import { fleetPoints, points } from "../src/faults/points.ts";
+import { fleetPoints, points, rankPoints } from "../src/faults/points.ts";
 import { faultWeights } from "../src/faults/profiles.ts";
 import { profiles } from "../src/seed/draw-scenario.ts";
 
@@ -12,7 +12,11 @@ const shortOf = (point: string): string => point.replace(/^\w+\.((before-publish
 
 describe("the catalogue of the simulator", () => {
   it("names every failpoint, deliberate bug, profile and kind of fault", () => {
-    const quoted = [...[...points, ...fleetPoints].map(shortOf), ...canaries.map(({ name }) => name), ...profiles];
+    const quoted = [
+      ...[...points, ...fleetPoints, ...rankPoints].map(shortOf),
+      ...canaries.map(({ name }) => name),
+      ...profiles,
+    ];
     expect(quoted.filter((name) => !catalogue.includes(`\`${name}\``))).toEqual([]);
     const kinds = Object.values(faultWeights).flatMap((weights) => weights.map(([kind]) => kind));
     expect(kinds.filter((kind) => !catalogue.includes(kind))).toEqual([]);

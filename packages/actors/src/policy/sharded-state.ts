@@ -13,6 +13,7 @@ import { type Published, placeIn, type StateTools, type TrainerState } from "./t
 
 type PerformAll = NonNullable<PolicyEngine["performAll"]>;
 
+/** Nobody gives up what is asked for with this. */
 const never = new AbortController().signal;
 
 /** Each rank has its shard, rank 0 too. */
@@ -117,7 +118,8 @@ export class ShardedState implements TrainerState {
 
   async #all(ticket: RankTicket, signal = never): Promise<readonly RankDone[]> {
     const order = randomUUID();
-    const answers = await soon(this.#performAll(writeRankTicket({ order, ticket }), signal), signal);
+    const performed = this.#performAll(writeRankTicket({ order, ticket }), signal);
+    const answers = signal === never ? await performed : await soon(performed, signal);
     if (answers.length !== this.#size)
       throw errors.RankAnswer({
         rank: answers.length,

@@ -27,4 +27,20 @@ export const evictionCanaries: readonly Canary[] = [
     shape: (scenario) => ({ ...scenario, safetyMs: 2_000 }),
     line: lastVoterOut,
   }),
+  mind("put-out-on-nodes", "the same in a job with nodes, after the fleet was changed", {
+    profile: "fleet",
+    seedsMax: 30,
+    stage: () => [
+      { kind: "disconnect", node: "rollout-0", atMs: 12_000, forMs: 500 },
+      {
+        kind: "command",
+        atMs: 12_000,
+        id: "more",
+        command: { kind: "fleet.scale", body: { rollout: 3 } },
+        againMs: [],
+      },
+    ],
+    shape: (scenario) => ({ ...scenario, safetyMs: 14_000 }),
+    line: lastVoterOut,
+  }),
 ];

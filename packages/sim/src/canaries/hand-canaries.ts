@@ -4,25 +4,15 @@ import type { GradientMesh } from "@muster/collectives";
 import type { PolicyEngine, RolloutEngine } from "@muster/engine";
 import type { SimProcess } from "../world/process.ts";
 import { type Canary, repeated } from "./canary.ts";
-
-/** An object that does what another does, but for a few of its methods. */
-function patched<T extends object>(whole: T, patch: Partial<T>): T {
-  return new Proxy(whole, {
-    get: (target, key) => {
-      if (key in patch) return patch[key as keyof T];
-      const value = Reflect.get(target, key) as unknown;
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-  });
-}
+import { patched } from "./patched.ts";
 
 const policyBug =
   (patch: (engine: PolicyEngine, process: SimProcess) => Partial<PolicyEngine>) =>
   (): { readonly doors: (doors: Doors, process: SimProcess) => Doors } => ({
     doors: (doors, process) => ({
       ...doors,
-      policyEngine: async (config) => {
-        const engine = await doors.policyEngine(config);
+      policyEngine: async (config, training) => {
+        const engine = await doors.policyEngine(config, training);
         return patched(engine, patch(engine, process));
       },
     }),
@@ -377,8 +367,8 @@ export const handCanaries: readonly Canary[] = [
         let initial: { readonly weights: Uint8Array; readonly optimizer: Uint8Array } | null = null;
         return {
           ...doors,
-          policyEngine: async (config) => {
-            const engine = await doors.policyEngine(config);
+          policyEngine: async (config, training) => {
+            const engine = await doors.policyEngine(config, training);
             const { weightsBytes, optimizerBytes } = engine.info();
             initial ??= { weights: new Uint8Array(weightsBytes), optimizer: new Uint8Array(optimizerBytes) };
             return engine;

@@ -19,6 +19,7 @@ import { planCanaries } from "./plan-canaries.ts";
 import { planeCanaries } from "./plane-canaries.ts";
 import { roleCanaries } from "./role-canaries.ts";
 import { shardCanaries } from "./shard-canaries.ts";
+import { trainerShardCanaries } from "./trainer-shard-canaries.ts";
 import { wireCanaries } from "./wire-canaries.ts";
 
 /** Every deliberate bug. */
@@ -37,6 +38,7 @@ export const canaries: readonly Canary[] = [
   ...batchCanaries,
   ...lossCanaries,
   ...barrierCanaries,
+  ...trainerShardCanaries,
 ];
 
 /** What became of one canary. */

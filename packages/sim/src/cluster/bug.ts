@@ -1,5 +1,6 @@
 /** What a deliberate bug replaces, to see that the checkers see it. */
 import type { ControllerLogic, Doors, Role } from "@muster/actors";
+import type { RankTraining } from "@muster/engine";
 import type { KeeperBug } from "../fleet/sim-keeper.ts";
 import type { WireBug } from "../net/wire.ts";
 import type { MeshBug } from "../plane/mesh-plane.ts";
@@ -20,6 +21,8 @@ export interface Bug {
   readonly keeper?: KeeperBug;
   /** False: stores of checkpoints never find a leftover old enough to remove it. */
   readonly sweeps?: false;
+  /** What a process of a trainer of several does with its shard. */
+  readonly training?: (training: RankTraining, process: SimProcess) => RankTraining;
   readonly doors?: (doors: Doors, process: SimProcess, disk: SimDisk) => Doors;
   /** What everybody, the checkers too, takes for the digest of bytes. */
   readonly digest?: (bytes: Uint8Array) => string;

@@ -23,6 +23,7 @@ import { planeDigest } from "../plane/digest.ts";
 import { MeshPlane } from "../plane/mesh-plane.ts";
 import { SimDisk } from "../plane/sim-disk.ts";
 import { VersionPlane } from "../plane/version-plane.ts";
+import { trainerSizeOf } from "../ranks/cut.ts";
 import { type ProcessOptions, SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import type { Bug } from "./bug.ts";
@@ -31,6 +32,7 @@ import { type Behind, doorsOf } from "./doors.ts";
 import { createEnvironment, epochMs } from "./environment.ts";
 import { isLast } from "./last-controller.ts";
 import { Operator } from "./operator.ts";
+import { ReplicaRanks } from "./replica-ranks.ts";
 import { diskHostOf, graceMsOf, recordMaxOf, type Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
 
@@ -41,9 +43,6 @@ interface Node {
   process: SimProcess | null;
   replica: Replica | null;
 }
-
-/** When the operator looks at the fleet again, once the faults are over. */
-const repairsMs = [0, 10_000, 20_000, 30_000, 40_000];
 
 const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
 
@@ -74,6 +73,7 @@ export class Cluster {
   readonly #controllers = new Set<SimProcess>();
   readonly #unseen = new Set<SimProcess>();
   readonly #stuck: StuckProcesses;
+  readonly #ranks: ReplicaRanks;
   /** Controllers that are started again when they are gone. */
   #controllersWanted: number;
   #lives = 0;
@@ -90,6 +90,8 @@ export class Cluster {
     const end = (process: SimProcess): void => this.kill(process, true);
     const isJobOver = (): boolean => this.isJobOver;
     this.#stuck = new StuckProcesses({ world, end, isJobOver, jobState: () => this.#observer.jobState });
+    const spawn = (id: string, { role, host }: SimProcess): SimProcess => this.#spawn(id, role, { host });
+    this.#ranks = new ReplicaRanks({ world, size: trainerSizeOf(scenario.config), spawn, end });
     const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
     this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
     const { makeNetwork = (options: NetworkOptions): AnyNetwork => new Network(options) } = given;
@@ -126,6 +128,13 @@ export class Cluster {
       },
       // A replica that trains alone has nobody to be compared with.
       corrupts: (process) => this.#injector.flips(process) && this.#behind.meshes.sizeOf(process) > 1,
+      othersOf: (process) => this.#ranks.othersOf(process),
+      doorsOf: (process) => {
+        const doors = doorsOf(process, this.#behind);
+        return this.#bug.doors?.(doors, process, this.disk) ?? doors;
+      },
+      trainingOf: this.#bug.training ?? ((training) => training),
+      dataKey,
     };
     this.#operator = new Operator(world, this.network, this.#spawn("operator", "operator"), scenario.config.job);
   }
@@ -177,6 +186,7 @@ export class Cluster {
     const process = this.#spawn(node.id, node.role, { host: this.#shapeOf(id)?.host ?? diskHostOf(this.scenario, id) });
     node.process = process;
     process.onDeath(() => this.#replicaGone(node, process));
+    this.#ranks.start(process);
     node.replica = this.#run(
       process,
       node.role === "node" ? this.#nodeRole(process) : this.#roleOf(node.role, process),
@@ -201,8 +211,7 @@ export class Cluster {
   }
 
   #roleOf(role: ReplicaRole, process: SimProcess): Role {
-    const doors = doorsOf(process, this.#behind);
-    return roleOn[role](this.#bug.doors?.(doors, process, this.disk) ?? doors);
+    return roleOn[role](this.#behind.doorsOf(process));
   }
 
   #shapeOf(id: string) {
@@ -259,7 +268,8 @@ export class Cluster {
   /** Processes that run or stand still. */
   living(): readonly SimProcess[] {
     const replicas = [...this.#nodes.values()].flatMap(({ process }) => process ?? []);
-    return [...this.#controllers, ...replicas, ...this.#livingChildren].filter((process) => !process.isDead);
+    const all = [...this.#controllers, ...replicas, ...this.#livingChildren, ...this.#ranks.living()];
+    return all.filter((process) => !process.isDead);
   }
 
   /** True when the job has ended and nobody is left. */
@@ -337,7 +347,8 @@ export class Cluster {
 
   /** The process of a node; of the controllers the youngest. */
   processOf(id: string): SimProcess | null {
-    if (id !== "controller") return (this.#children.get(id) ?? this.#nodes.get(id))?.process ?? null;
+    const placed = this.#children.get(id) ?? this.#nodes.get(id);
+    if (id !== "controller") return placed?.process ?? this.#ranks.processOf(id);
     return [...this.#controllers].at(-1) ?? null;
   }
 
@@ -374,19 +385,8 @@ export class Cluster {
     this.#controllersWanted = 1;
     for (const id of this.#nodes.keys()) this.startNode(id);
     if (this.#controllers.size === 0) this.startController();
-    if (this.scenario.fleet) for (const afterMs of repairsMs) this.world.after(afterMs, () => this.#repair(afterMs));
-  }
-
-  /** The operator sets right what it sees: counts as the job began, nothing cordoned, nothing given up. */
-  #repair(afterMs: number): void {
-    const { fleet, ending } = this.#observer.jobState;
-    if (ending || this.isJobOver) return;
-    const { replicas } = this.scenario.config;
-    const isOff = replicaRoles.some((role) => fleet.wanted[role] !== replicas[role]);
-    if (isOff) this.give({ kind: "fleet.scale", body: replicas }, `repair-${afterMs}`);
-    for (const id of fleet.cordoned) this.give({ kind: "fleet.uncordon", body: { id } }, `repair-${afterMs}-${id}`);
-    for (const [id, { health }] of Object.entries(fleet.replicas))
-      if (health === "RETIRED") this.give({ kind: "replica.drain", body: { id } }, `repair-${afterMs}-drain-${id}`);
+    const state = () => (this.isJobOver ? null : this.#observer.jobState);
+    if (this.scenario.fleet) this.#operator.repairSoon(state, this.scenario.config.replicas);
   }
 
   #strike(arm: Arm, process: SimProcess): void {

@@ -1,20 +1,23 @@
 /** The doors of one simulated process: production's hands reach the simulated engines, data plane and disk through them. */
 import type { Doors } from "@muster/actors";
-import { mixSeed } from "@muster/base";
+import { RankTrainer } from "@muster/actors/internal";
+import { mixSeed, silentLogger } from "@muster/base";
 import { loadCheckpoint, loadCheckpointParts, openCheckpointStore, verifyCheckpoint } from "@muster/checkpoint";
 import { openTask } from "@muster/data";
-import { loadGenerate } from "@muster/engine";
+import { loadGenerate, type PolicyEngine, type RankCut, type RankTraining } from "@muster/engine";
+import type { JobConfig } from "@muster/protocol";
 import { readTable, writeTable } from "@muster/tensors";
 import { hashOf, tokensHash } from "../engine/arithmetic.ts";
 import { shapeOf, simBuild } from "../engine/info.ts";
-import { type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
+import { type PolicyEngineModel, type PolicyEngineObserver, SimPolicyEngine } from "../engine/sim-policy-engine.ts";
 import { simReward } from "../engine/sim-reward.ts";
 import { type RolloutEngineObserver, SimRolloutEngine } from "../engine/sim-rollout-engine.ts";
-import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { MeshPlane } from "../plane/mesh-plane.ts";
 import type { SimDisk } from "../plane/sim-disk.ts";
 import type { VersionPlane } from "../plane/version-plane.ts";
+import { trainerCutOf } from "../ranks/cut.ts";
+import { type RankPlace, ShardedPolicyEngine } from "../ranks/sharded-policy-engine.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { WorkModel } from "./scenario.ts";
 
@@ -31,6 +34,13 @@ export interface Behind {
   readonly observer: PolicyEngineObserver & RolloutEngineObserver;
   /** True while this process computes wrong bits. */
   readonly corrupts: (process: SimProcess) => boolean;
+  /** Ranks 1, 2 … of a replica of several processes, by its rank 0. */
+  readonly othersOf: (process: SimProcess) => readonly SimProcess[];
+  /** The doors of another process of the same replica. */
+  readonly doorsOf: (process: SimProcess) => Doors;
+  /** What a rank is given in place of this; by a deliberate bug, another one. */
+  readonly trainingOf: (training: RankTraining, process: SimProcess) => RankTraining;
+  readonly dataKey: Uint8Array;
 }
 
 const noEvents = {
@@ -50,21 +60,11 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
   const given = { process, failpoints, observer };
   return {
     engineBuild: simBuild,
-    policyEngine: async ({ model: shape, agreement }) =>
-      new SimPolicyEngine({
-        ...given,
-        shape,
-        model: {
-          ...work,
-          overflows: ({ tokens }) => shareOf(tokensHash(tokens), 1) < work.overflowRate,
-          ends: ({ tokens }) => shareOf(tokensHash(tokens), 5) < (work.trainerKillerRate ?? 0),
-          crashes: ({ tokens }) => shareOf(tokensHash(tokens), 7) < 0.5,
-          corrupts: behind.corrupts,
-          drifts: ({ pid }, weights) =>
-            shareOf(mixSeed(pid, hashOf(new Uint8Array(weights.buffer))), 6) < (work.driftRate ?? 0),
-          drifting: agreement === "weights" ? "optimizer" : "all",
-        },
-      }),
+    policyEngine: async (config, training) => {
+      const cut = trainerCutOf(config);
+      if (cut && training) return shardedEngine(process, behind, { config, cut, training });
+      return new SimPolicyEngine({ ...given, shape: config.model, model: modelOf(behind, config) });
+    },
     task: openTask,
     rolloutEngine: async ({ model: shape }) =>
       new SimRolloutEngine({
@@ -79,7 +79,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
         },
       }),
     rankCut: () => null,
-    trainerCut: () => null,
+    trainerCut: trainerCutOf,
     model: ({ model }) => ({ tensors: shapeOf(model).tensors, modelConfig: { model_type: "sim" }, build: simBuild }),
     reward: async () => simReward(process, failpoints, work),
     generate: async ({ rollout: { generate } }) => (generate === null ? null : await loadGenerate(generate)),
@@ -94,10 +94,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     gradientMesh: (options) => meshes.open(process, options),
     pull: (options) => versions.pull(process, options),
     map: (options) => versions.map(process, options),
-    pullShards: ({ id: { version }, sources }) => {
-      const reason = "replicas of the simulator have one rank";
-      return Promise.reject(errors.SimPullFailed({ version, holders: sources.length, reason }));
-    },
+    pullShards: (options) => versions.pullShards(process, options),
     checkpointStore: (options) => openCheckpointStore({ ...options, fs, graceMs: behind.graceMs }),
     loadCheckpoint: async (path) => {
       await failpoints.pass(process, `${process.role}.checkpoint-load`);
@@ -109,6 +106,47 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     },
     verifyCheckpoint: (path) => verifyCheckpoint(path, { fs }),
   };
+}
+
+/** How trainers of a job compute, and what goes wrong in it. */
+function modelOf({ work, corrupts }: Behind, { agreement }: JobConfig): PolicyEngineModel {
+  return {
+    ...work,
+    overflows: ({ tokens }) => shareOf(tokensHash(tokens), 1) < work.overflowRate,
+    ends: ({ tokens }) => shareOf(tokensHash(tokens), 5) < (work.trainerKillerRate ?? 0),
+    crashes: ({ tokens }) => shareOf(tokensHash(tokens), 7) < 0.5,
+    corrupts,
+    drifts: ({ pid }, weights) =>
+      shareOf(mixSeed(pid, hashOf(new Uint8Array(weights.buffer))), 6) < (work.driftRate ?? 0),
+    drifting: agreement === "weights" ? "optimizer" : "all",
+  };
+}
+
+/** The engine of a trainer of several processes: those beside this one do what rank 0 says, each with doors of its own. */
+function shardedEngine(
+  process: SimProcess,
+  behind: Behind,
+  { config, cut, training }: { readonly config: JobConfig; readonly cut: RankCut; readonly training: RankTraining },
+): PolicyEngine {
+  const { dataKey, failpoints, observer } = behind;
+  const others = behind.othersOf(process).map((other, i): RankPlace => {
+    const own = { doors: behind.doorsOf(other), clock: other.clock, logger: silentLogger };
+    const trainer = new RankTrainer({
+      ...own,
+      replica: process.node,
+      rank: i + 1,
+      cut,
+      job: config.job,
+      dataKey,
+      config,
+    });
+    return { process: other, training: behind.trainingOf(trainer, other) };
+  });
+  const own = { process, training: behind.trainingOf(training, process) };
+  return new ShardedPolicyEngine({
+    ...{ own, others, cut, shape: config.model, failpoints, observer },
+    model: modelOf(behind, config),
+  });
 }
 
 /** A share in [0, 1) that belongs to a number. */

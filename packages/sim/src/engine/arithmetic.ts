@@ -17,12 +17,22 @@ export function tokensHash(tokens: Int32Array): number {
   return mixSeed(...tokens);
 }
 
-/** Adds the gradient of one sample at `weights` to `sum`. */
-export function addGradient(sum: Float32Array, weights: Float32Array, sample: TrainSample): void {
+/**
+ * Adds the gradient of one sample at `weights` to `sum`. `places`: of a part of the weights, the place of each number in the whole, from 1; where it is 0
+ * there is no number.
+ */
+export function addGradient(
+  sum: Float32Array,
+  weights: Float32Array,
+  sample: TrainSample,
+  places: Int32Array | null = null,
+): void {
   const hash = tokensHash(sample.tokens);
   const scale = Math.fround(sample.advantage / 64);
   for (let i = 0; i < sum.length; i++) {
-    const direction = Math.fround((((Math.imul(hash, i + 1) >>> 8) & 0xffff) - 0x8000) / 0x8000);
+    const place = places ? (places[i] as number) : i + 1;
+    if (place === 0) continue;
+    const direction = Math.fround((((Math.imul(hash, place) >>> 8) & 0xffff) - 0x8000) / 0x8000);
     sum[i] = (sum[i] as number) + Math.fround(scale * (direction + (weights[i] as number)));
   }
 }

@@ -134,23 +134,15 @@ export class SimPolicyEngine implements PolicyEngine {
     const candidate = this.#need("accumulate");
     await this.#failpoints.pass(this.#process, "policy.accumulate");
     await this.#process.sleep(this.#model.shardMs, signal);
+    const stats = learnFrom(samples, { process: this.#process, observer: this.#observer, model: this.#model });
+    if (!stats) return await new Promise<never>(() => {});
     const sum = new Float32Array(out.elements);
-    const killer = samples.find((sample) => this.#model.ends(sample));
-    if (killer && !this.#process.isDead) {
-      this.#process.signal = this.#model.crashes(killer) ? "SIGSEGV" : "SIGKILL";
-      this.#observer.endedBy(this.#process, killer);
-      this.#process.kill();
-      return await new Promise<never>(() => {});
-    }
-    let tokens = 0;
     for (const sample of samples) {
-      this.#observer.learning(this.#process, sample);
       addGradient(sum, candidate.weights, sample);
       if (this.#model.overflows(sample)) sum[0] = Number.NaN;
-      tokens += sample.logprobs.length;
     }
     writeGradient(out, sum);
-    return { tokens, clipped: 0, klSum: 0, entropySum: tokens, lossSum: 0 };
+    return stats;
   }
 
   async stage(sum: GradientMemory, options: OptimizerOptions): Promise<{ gradNorm: number; finite: boolean }> {
@@ -205,6 +197,30 @@ export class SimPolicyEngine implements PolicyEngine {
     invariant(this.#candidate, `${operation} follows begin`);
     return this.#candidate;
   }
+}
+
+/** Samples enter the loss. @returns `null` when one of them ends the process. */
+export function learnFrom(
+  samples: readonly TrainSample[],
+  {
+    process,
+    observer,
+    model,
+  }: { readonly process: SimProcess; readonly observer: PolicyEngineObserver; readonly model: PolicyEngineModel },
+): ShardStats | null {
+  const killer = samples.find((sample) => model.ends(sample));
+  if (killer && !process.isDead) {
+    process.signal = model.crashes(killer) ? "SIGSEGV" : "SIGKILL";
+    observer.endedBy(process, killer);
+    process.kill();
+    return null;
+  }
+  let tokens = 0;
+  for (const sample of samples) {
+    observer.learning(process, sample);
+    tokens += sample.logprobs.length;
+  }
+  return { tokens, clipped: 0, klSum: 0, entropySum: tokens, lossSum: 0 };
 }
 
 function sectionsOf({ weights, optimizer }: Slot): StateSections {

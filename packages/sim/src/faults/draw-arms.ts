@@ -5,7 +5,7 @@
 import { type Random, randomOf, shuffled } from "@muster/base";
 import type { Fault } from "./fault.ts";
 import { type ActionType, actionsAt, fleetPairs, type Pair, pairs } from "./pairs.ts";
-import { barrierPoints, points, shardPoints } from "./points.ts";
+import { barrierPoints, points, rankPoints, shardPoints } from "./points.ts";
 
 /** What failpoints are drawn for. */
 export interface ArmOptions {
@@ -111,6 +111,14 @@ export function drawShardArms(random: Random): readonly Fault[] {
     ...calls.map(([call, most]) => armAt(`checkpoint.fs-${call}`, most)),
     ...messages.map((point) => armAt(point, 6)),
   ];
+}
+
+/** Failpoints where processes of a trainer hear what they are to do, answer, and compute their parts of gradients. Pure. */
+export function drawRankArms(random: Random): readonly Fault[] {
+  return rankPoints.map((point) => {
+    const actions = actionsAt(point);
+    return armOf({ point, action: actions[random.below(actions.length)] ?? "crash" }, 1 + random.below(80), random);
+  });
 }
 
 /** The death of a controller at an append of its journal, early or late in the job. */

@@ -2,8 +2,10 @@
 import { type Random, randomOf, shuffled } from "@muster/base";
 import { type JobConfig, processNameOf, replicaRoles } from "@muster/protocol";
 import { drawCommand, type FleetShape } from "../fleet/command.ts";
+import { trainerSizeOf } from "../ranks/cut.ts";
 import { crowdSizes } from "../seed/draw-crowd.ts";
 import { drawArms, drawBarrierArms, drawShardArms } from "./draw-arms.ts";
+import { drawRankFaults } from "./draw-rank-faults.ts";
 import type { Fault } from "./fault.ts";
 import { allLies, refutedLies } from "./liar.ts";
 import { faultWeights, type TimedKind, type Weights } from "./profiles.ts";
@@ -60,7 +62,8 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const elections = isCrowd || isScript ? drawElections(options) : [];
   const arrivals = isScript ? drawBarrierArms(randomOf(seed, 167)) : [];
   const sharded = profile === "storage" && (config.checkpoint.shards ?? 1) > 1 ? drawShards(options) : [];
-  const rest = [...pointed, ...arrivals, ...sharded, ...(isNoisy ? [drawNoise(random)] : [])];
+  const ofRanks = trainerSizeOf(config) > 1 ? drawRankFaults(randomOf(seed, 193), { config, safetyMs }) : [];
+  const rest = [...pointed, ...arrivals, ...sharded, ...ofRanks, ...(isNoisy ? [drawNoise(random)] : [])];
   return [...timed, ...elections, ...leaver, ...unsound, ...lost, ...asked, ...rest];
 }
 

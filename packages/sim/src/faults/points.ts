@@ -190,6 +190,9 @@ export const shardPoints: readonly string[] = wire("checkpoint", ["shards.saved"
   wire("controller", [], ["shards.saved"]),
 );
 
+/** What only jobs come to whose trainers are several processes: in each of these. */
+export const rankPoints: readonly string[] = ["policy.rank-ticket", "policy.rank-answer", "policy.rank-accumulate"];
+
 /** What only jobs with a script beside them come to. */
 export const barrierPoints: readonly string[] = [
   ...wire("controller", ["barrier.ended", "barrier.refused"], ["barrier.arrived"]),

@@ -3,6 +3,7 @@
  * moment, one that stands still at the deadline; whoever misses somebody breaks the mesh for all.
  */
 import type { GradientMesh, ShardWindow } from "@muster/collectives";
+import { ranksMax } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -11,6 +12,8 @@ import type { PlaneFaults } from "./version-plane.ts";
 /** What a rank asks for, as production code does. */
 export interface MeshOptions {
   readonly epoch: number;
+  /** Of trainers of several processes: which of these meet here. */
+  readonly part?: number | undefined;
   readonly rank: number;
   readonly members: readonly string[];
   readonly shards: number;
@@ -84,7 +87,7 @@ export class MeshPlane {
     const key = `${epoch}/${members.join()}`;
     const mesh = this.#meshes.get(key) ?? new Rendezvous(options.shards, options.shardElements);
     this.#meshes.set(key, mesh);
-    this.#observer.joined(process, { epoch, rank, members });
+    this.#observer.joined(process, { epoch: toldOf(options), rank, members });
     mesh.members.set(rank, process);
     process.onDeath(() => this.#lose(mesh, epoch, rank));
     await this.#wait(
@@ -120,7 +123,7 @@ export class MeshPlane {
       result: (window) => seen(sum, window),
       reduce: async ({ op, written, window, deadlineMs, signal }) => {
         await this.#failpoints.pass(process, "policy.reduce-begin");
-        this.#observer.reducing(process, { epoch, op });
+        this.#observer.reducing(process, { epoch: toldOf(options), op });
         for (const index of written) {
           mesh.shards[index]?.set(shard(index));
           mesh.arrived.push(index);
@@ -199,6 +202,11 @@ export class MeshPlane {
     const waiting = [...mesh.joins.splice(0), ...[...mesh.ops.values()].flatMap((waits) => waits.splice(0))];
     for (const wait of waiting) wait.process.after(1, () => wait.settle(lost(epoch, ranks, reason)));
   }
+}
+
+/** The epoch as watchers know it: those of different parts are different ones. */
+function toldOf({ epoch, part }: MeshOptions): number {
+  return part === undefined ? epoch : epoch * ranksMax + part;
 }
 
 function lost(epoch: number, ranks: readonly number[], reason: string): Error {

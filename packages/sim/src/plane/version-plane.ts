@@ -4,6 +4,8 @@ import type {
   MappedVersion,
   mapVersion,
   PullResult,
+  PullShardsResult,
+  pullShards,
   pullVersion,
   SectionBytes,
   VersionStore,
@@ -129,6 +131,30 @@ export class VersionPlane {
       reason = fault;
     }
     throw this.#failure({ id, holders }, reason);
+  }
+
+  /** Pulls what a plan says, from all of its sources at the same time. */
+  async pullShards(process: SimProcess, options: Parameters<typeof pullShards>[0]): Promise<PullShardsResult> {
+    const { plan, sources, into, ...asked } = options;
+    const startedMs = process.clock.now();
+    const one = async (from: number): Promise<number> => {
+      const { holders = [], section } = sources[from] ?? {};
+      invariant(section, "there is a source for each rank of a plan");
+      const whole = new Uint8Array(section.bytes);
+      const { wireBytes } = await this.pull(process, {
+        ...{ ...asked, holders, sections: [section], into: { [section.name]: whole } },
+      });
+      for (const slice of plan.slices)
+        for (let row = 0; slice.from === from && row < slice.count; row++) {
+          const start = slice.sourceOffset + row * slice.sourceStride;
+          into.set(whole.subarray(start, start + slice.bytes), slice.targetOffset + row * slice.targetStride);
+        }
+      return wireBytes;
+    };
+    const wire = await Promise.all([...new Set(plan.slices.map(({ from }) => from))].map(one));
+    const sum = (all: readonly number[]): number => all.reduce((total, each) => total + each, 0);
+    const bytes = sum(plan.slices.map((slice) => slice.bytes * slice.count));
+    return { bytes, wireBytes: sum(wire), durationMs: process.clock.now() - startedMs };
   }
 
   /** Pulls as `pull` does; a store that keeps the version has it for others as soon as it is whole. */

@@ -58,7 +58,8 @@ export function drawScenario(seed: number, profile: Profile): Scenario {
   const work = crowdSizes[profile] || profile === "barriers" ? soundWork(usual) : usual;
   const hanging = (work.hangerRate ?? 0) > 0 ? withHangs(drawn) : drawn;
   const stored = shapedFor(profile, hanging, randomOf(seed, 113));
-  const plain = { ...stored, checkpoint: { ...stored.checkpoint, memoryEvery: drawMemory(randomOf(seed, 129)) } };
+  const kept = { ...stored, checkpoint: { ...stored.checkpoint, memoryEvery: drawMemory(randomOf(seed, 129)) } };
+  const plain = withTrainerShards(profile, kept, randomOf(seed, 191));
   const { config, fleet } = profile === "fleet" ? fleetOf(seed, plain) : { config: plain, fleet: undefined };
   const spanMs = spanOf(config, work);
   // The script beside a job goes on for a time without faults, before the job ends.
@@ -149,10 +150,23 @@ function drawRoom(random: Random): Pick<WorkModel, "memoryBytes"> {
   return random.next() < 0.1 ? { memoryBytes: 64 } : {};
 }
 
-/** In few jobs some samples end whoever trains on them. Nodes give a trainer up that keeps ending, so a lone one would not outlive the search there. */
+/** In few jobs some samples end whoever trains on them. */
 function drawTrainerKillers(profile: Profile, random: Random): Pick<WorkModel, "trainerKillerRate"> {
-  const isThere = profile !== "fleet" && profile !== "stragglers" && random.next() < 0.06;
+  const isThere = profile !== "stragglers" && random.next() < (profile === "fleet" ? 0.2 : 0.06);
   return isThere ? { trainerKillerRate: 0.002 + 0.008 * random.next() } : {};
+}
+
+/** In which share of the jobs of a profile each trainer is several processes, with a shard of the training state each. */
+const shardedShares: Partial<Record<Profile, number>> = { swarm: 0.04, storage: 0.25 };
+
+function withTrainerShards(profile: Profile, config: JobConfig, random: Random): JobConfig {
+  return random.next() < (shardedShares[profile] ?? 0) ? withTrainersOf(config, between(random, 2, 3)) : config;
+}
+
+/** The same job with trainers of so many processes. No process has a state to keep in memory then. */
+export function withTrainersOf(config: JobConfig, policy: number): JobConfig {
+  const processes = { ...perRole(() => 1), policy };
+  return { ...config, processes, checkpoint: { ...config.checkpoint, memoryEvery: 0 } };
 }
 
 function drawControllers(profile: Profile, random: Random): number {

@@ -63,8 +63,7 @@ export function outagesOf(faults: readonly Fault[]): readonly Outage[] {
  * wrong word, has healed. 0 where there is none; never where an operator changes the fleet. Pure.
  */
 export function explainedUntilMs(scenario: Scenario): number {
-  const { faults, safetyMs, fleet, controllers = 1 } = scenario;
-  if (fleet) return Number.POSITIVE_INFINITY;
+  const { faults, safetyMs, controllers = 1 } = scenario;
   const quiet = faults.filter((fault) => !isLoud(fault));
   if (quiet.length === 0) return 0;
   const healed = quiet.map((fault) => Math.min(safetyMs, healedMs(fault, safetyMs)));

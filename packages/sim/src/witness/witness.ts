@@ -50,6 +50,7 @@ import { allowanceOf, areSimple } from "./allowance.ts";
 import { areKills, explainedUntilMs, isWide, outagesOf } from "./explained.ts";
 import { LeftoverChecker } from "./leftover-checker.ts";
 import { lineOf } from "./log-line.ts";
+import { optimizerBytesOf, sectionDigestOf } from "./section-digest.ts";
 
 /** How the job ended, in its own words. */
 export interface JobEnd {
@@ -116,7 +117,7 @@ export class Witness implements ClusterObserver {
     this.#overflows = work.overflowRate > 0;
     this.#graceMs = graceMsOf(scenario);
     this.#judge = judge;
-    this.#weights = new WeightsChecker(judge, { digest, ...startOf(config) });
+    this.#weights = new WeightsChecker(judge, { digest: sectionDigestOf(config, digest), ...startOf(config) });
     // What a liar says is believed until somebody looks: it must not be trained on.
     const isHonest = !faults.some(({ kind }) => kind === "lie" || kind === "theft");
     const isReadable = !faults.some(({ kind }) => unreadableFaults.includes(kind));
@@ -287,6 +288,7 @@ export class Witness implements ClusterObserver {
   bore(...[node, child, devices, rank]: Parameters<ClusterObserver["bore"]>): void {
     this.#fleet.bore(node, child);
     this.#devices.bore(child, devices);
+    if (rank) this.#members.bore(child, rank);
     if (rank) this.#ranks.began(child, { ...rank, node: node.node }, this.#journal.state);
   }
 
@@ -375,11 +377,14 @@ export class Witness implements ClusterObserver {
 }
 
 /** What policy engines hold before anybody trained; unknown where a job begins with a checkpoint. */
-function startOf({ weights: { kind, ...from }, model }: JobConfig): { readonly start?: StateSections } {
-  if (kind !== "seed" || !("seed" in from)) return {};
+function startOf(config: JobConfig): { readonly start?: StateSections } {
+  const { weights: from, model } = config;
+  if (from.kind !== "seed") return {};
   const { count } = shapeOf(model);
   const weights = new Uint8Array(initialWeights(count, from.seed).buffer);
-  return { start: { weights, optimizer: new Uint8Array(8 * count + 8) } };
+  return {
+    start: { weights, optimizer: new Uint8Array(optimizerBytesOf(config).reduce((sum, bytes) => sum + bytes)) },
+  };
 }
 
 function envelopeOf(data: Uint8Array): Envelope | null {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { exceptions, fleetPairs, pairs } from "../../src/faults/pairs.ts";
-import { fleetPoints, points } from "../../src/faults/points.ts";
+import { actionsAt, exceptions, fleetPairs, pairs } from "../../src/faults/pairs.ts";
+import { fleetPoints, points, rankPoints } from "../../src/faults/points.ts";
 import { coverageOf } from "../../src/seed/coverage.ts";
 import { drawScenario, type Profile } from "../../src/seed/draw-scenario.ts";
 
@@ -21,7 +21,8 @@ function armedIn(profile: Profile, seeds: number): ReadonlyMap<string, number> {
 describe("the failpoints of many seeds", () => {
   it("arm every pair of a point and an action again and again, and none that is excepted", { timeout: 30_000 }, () => {
     const counts = armedIn("swarm", 2_000);
-    const known = new Set(pairs.map(keyOf));
+    const ofRanks = rankPoints.flatMap((point) => actionsAt(point).map((action) => ({ point, action })));
+    const known = new Set([...pairs, ...ofRanks].map(keyOf));
     expect(pairs.filter((pair) => (counts.get(keyOf(pair)) ?? 0) < 5).map(keyOf)).toEqual([]);
     expect([...counts.keys()].filter((key) => !known.has(key))).toEqual([]);
   });

@@ -6,6 +6,7 @@ import { changed } from "./changed.ts";
 import { noteFailedStart } from "./failed-starts.ts";
 import { type FleetGroup, type FleetReplica, withFleet, withReplica } from "./fleet-state.ts";
 import { endHopeless } from "./hopeless.ts";
+import { isNeeded, spare } from "./last-trainer.ts";
 import { type Loss, loseLife } from "./lose-life.ts";
 import { ranksOf, withEnded, withoutLeftovers, withProcess } from "./ranks.ts";
 
@@ -105,11 +106,16 @@ function soleEnded(state: ControllerState, event: ReportOf<"process.exited">): C
   });
 }
 
-/** A node gave a replica up. Another one takes its place where there is room; with no policy replica at all there is nothing to go on with. Pure. */
+/**
+ * A node gave a replica up. Another one takes its place where there is room; with no policy replica at all there is nothing to go on with, so the last one
+ * begins again as long as its batch may be what ends it. Pure.
+ */
 export function applyRetired(state: ControllerState, event: ReportOf<"process.retired">): Change<ControllerState> {
-  const { id, deaths, reason } = event.body;
+  const { id, life, deaths, reason } = event.body;
   const replica = state.fleet.replicas[id];
   if (replica?.node !== event.from || replica.health === "RETIRED") return unchanged(state);
+  if (isNeeded(state, id))
+    return spare(withReplica(state, id, { life: Math.max(replica.life, life + 1), process: null }), id, reason);
   const detail = `${id} is given up on ${event.from}: ${reason}`;
   const next = withReplica(state, id, { health: "RETIRED", deaths, process: null });
   const effects = [

@@ -10,6 +10,7 @@ import type { ControllerState } from "../state.ts";
 import { changed } from "./changed.ts";
 import { type FleetGroup, type FleetReplica, withReplica } from "./fleet-state.ts";
 import { endHopeless } from "./hopeless.ts";
+import { isNeeded, spare } from "./last-trainer.ts";
 
 /** How a life of a replica of several processes ended. */
 export interface Loss {
@@ -61,6 +62,8 @@ export function nextLife(
   if (losses.length <= deathsMax || health === "RETIRED")
     return { state: withReplica(state, id, { ...patch, group: next }), effects: [] };
   const reason = `it ended ${losses.length} times in ${deathWindowMs / 60_000} minutes, the last time because ${evidence}`;
+  if (isNeeded(state, id))
+    return spare(withReplica(state, id, { ...patch, group: { ...next, losses: [] } }), id, reason);
   const given = { ...patch, health: "RETIRED" as const, node, process: null, group: { ...next, ranks: [] } };
   const retired = withReplica(state, id, given);
   const before = state.fleet.replicas[id];

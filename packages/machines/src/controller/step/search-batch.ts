@@ -118,7 +118,8 @@ function giveUp(state: ControllerState, losses: LostAttempts, index: number): Ch
   };
   // What it did to its trainers was no storm.
   const explained = withoutOutsideLosses(state, losses.outside ?? []);
-  const noted = noteQuarantined(withLosses(explained, { count: 0, causes: [] }), cause);
+  const { spared } = losses;
+  const noted = noteQuarantined(withLosses(explained, { count: 0, causes: [], ...(spared ? { spared } : {}) }), cause);
   const ledger = { ...noted.ledger, quarantined: noted.ledger.quarantined + state.plan.groupSize };
   const quarantined = [...groups.quarantined, index];
   const next = withGroups({ ...noted, ledger }, step, { ...groups, receipts, quarantined });

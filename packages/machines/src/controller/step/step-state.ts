@@ -46,6 +46,8 @@ export interface LostAttempts {
   /** The last attempt was lost, and nothing is concluded from it yet: who ended in it may be heard of later. */
   readonly isOpen?: boolean;
   readonly search?: Search;
+  /** How often the last trainer was not given up because of it. */
+  readonly spared?: number;
 }
 
 /** A search among the groups of a step for the one that ends its trainers. */

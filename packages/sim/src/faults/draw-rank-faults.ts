@@ -1,0 +1,33 @@
+/** What may happen to the processes of a trainer of several that are not its rank 0. */
+import type { Random } from "@muster/base";
+import { type JobConfig, processNameOf } from "@muster/protocol";
+import { trainerSizeOf } from "../ranks/cut.ts";
+import { drawRankArms } from "./draw-arms.ts";
+import type { Fault } from "./fault.ts";
+
+/** In which share of such jobs something does. */
+const share = 0.75;
+
+/** Draws their ends, stand-stills, slowness, wrong bits and cut links. Pure. */
+export function drawRankFaults(
+  random: Random,
+  { config, safetyMs }: { readonly config: JobConfig; readonly safetyMs: number },
+): readonly Fault[] {
+  if (random.next() >= share) return [];
+  const rankOf = (policy: number): string =>
+    processNameOf(`policy-${policy}`, 1 + random.below(trainerSizeOf(config) - 1));
+  const trainer = (): number => 1 + random.below(config.replicas.policy);
+  const node = (): string => rankOf(trainer());
+  const atMs = (): number => Math.round(random.next() * safetyMs);
+  const forMs = (): number => Math.round(1_000 + 20_000 * random.next());
+  const still = (["pause", "suspend", "hang"] as const)[random.below(3)] ?? "pause";
+  const all: readonly Fault[] = [
+    { kind: "kill", atMs: atMs(), node: node(), isSeen: random.next() < 0.5 },
+    { kind: "kill", atMs: atMs(), node: node(), isSeen: random.next() < 0.5 },
+    { kind: still, atMs: atMs(), forMs: forMs(), node: node() },
+    { kind: "slow", atMs: atMs(), forMs: 2 * forMs(), node: node(), factor: 1 + random.next() },
+    { kind: "bit-flip", atMs: atMs(), forMs: forMs(), node: node() },
+    { kind: "data-cut", atMs: atMs(), forMs: forMs(), between: [node(), node()] },
+  ];
+  return [...all.filter(() => random.next() < 0.5), ...drawRankArms(random)];
+}
