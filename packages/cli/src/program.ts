@@ -1,6 +1,5 @@
 /** All commands of `muster`, ready to parse a command line. */
 import { readFileSync } from "node:fs";
-import { endWhenStuck } from "@muster/collectives";
 import { Command } from "commander";
 import { addActorCommands, isReplica } from "./commands/actors.ts";
 import { addBarrierCommand } from "./commands/barrier.ts";
@@ -32,6 +31,7 @@ import { addTrajectoriesCommands } from "./commands/trajectories.ts";
 import { addTypesCommand } from "./commands/types.ts";
 import { addWatchCommand } from "./commands/watch.ts";
 import { addWorkerCommands } from "./commands/worker.ts";
+import { endWhenStuck } from "./job/end-when-stuck.ts";
 
 /** Makes the program. It throws commander's errors instead of ending the process. */
 export function createProgram(): Command {

@@ -96,7 +96,7 @@ export { importReceiptsMax, type RlPhase, rlPhases } from "./messages/phases.ts"
 export { type BatchFigures, type BatchPart, figureMax, type StepStats, sketchLength } from "./messages/step.ts";
 export { flawOf } from "./outgoing.ts";
 export { firstSeqOf, type PiecedKind, piecedBytesMax, piecesMax, placeOf, type StreamPlace } from "./pieces.ts";
-export { processNameOf, processOf, type RankOrder, ranksMax } from "./ranks.ts";
+export { processNameOf, processOf, type RankOrder } from "./ranks.ts";
 export type { RefusalReason } from "./refusal.ts";
 export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, traitsOf } from "./role-table.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";

@@ -6,3 +6,4 @@ export { operatorKinds } from "./messages/fleet.ts";
 export { messageKinds } from "./messages/index.ts";
 export { clipBody } from "./outgoing.ts";
 export { groupsMessageBytesMax } from "./pieces.ts";
+export { ranksMax } from "./ranks.ts";

@@ -3,7 +3,7 @@
  * moment, one that stands still at the deadline; whoever misses somebody breaks the mesh for all.
  */
 import type { GradientMesh, ShardWindow } from "@muster/collectives";
-import { ranksMax } from "@muster/protocol";
+import { ranksMax } from "@muster/protocol/internal";
 import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
