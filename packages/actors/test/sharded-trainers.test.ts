@@ -262,6 +262,20 @@ describe("a trainer that joins", () => {
   });
 });
 
+describe("what was given up before its turn", () => {
+  it("is asked of no rank: nobody would hear of its failure, which then ends the process", async () => {
+    let tickets = 0;
+    const given = (answers: string[]): string[] => {
+      tickets += 1;
+      return answers;
+    };
+    const { state } = await trainer("policy-0", cutOver(2), drawn(1), () => doors, given);
+    const asked = tickets;
+    await expect(state.candidate(AbortSignal.abort(new Error("given up")))).rejects.toThrow("given up");
+    expect(tickets).toBe(asked);
+  });
+});
+
 describe("gradients of ranks", () => {
   const meeting = {
     epoch: 4,

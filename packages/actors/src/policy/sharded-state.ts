@@ -117,6 +117,8 @@ export class ShardedState implements TrainerState {
   }
 
   async #all(ticket: RankTicket, signal = never): Promise<readonly RankDone[]> {
+    // Nobody would hear how it fails.
+    signal.throwIfAborted();
     const order = randomUUID();
     const performed = this.#performAll(writeRankTicket({ order, ticket }), signal);
     const answers = signal === never ? await performed : await soon(performed, signal);
@@ -151,7 +153,6 @@ export class ShardedState implements TrainerState {
 
 /** Waits no longer than it is wanted: other ranks may not hear of that. */
 async function soon<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
   return await new Promise<T>((resolve, reject) => {
     const stop = (): void => reject(signal.reason);
     signal.addEventListener("abort", stop, { once: true });
