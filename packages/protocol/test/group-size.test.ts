@@ -95,7 +95,7 @@ describe("the largest group of a job", () => {
 
   it("is read by whoever reads the groups of its job when every response is judged at length, too", () => {
     const limits = { messageBytes: 1, groupsBytes: 1 } as Parameters<typeof bodyBytesMax>[0]["limits"];
-    const shape = shapeOf({ groupSize: 16 });
+    const shape = shapeOf({ groupSize: 128 });
     const judged = {
       components: Array.from({ length: 16 }, (_, i) => ({ name: String(i).padStart(48, "n"), value: 0.1 })),
       metadata: "答".repeat(682),
@@ -103,7 +103,7 @@ describe("the largest group of a job", () => {
     const groups = [groupOf(shape, () => ({ ...longest(shape), ...judged }))];
     expect(flawOf("groups.batch", toGroupsBatch(groups))).toBeNull();
     const { length } = pack(toGroupsBatch(groups));
-    expect(length).toBeGreaterThan(16 * 3_000);
+    expect(length).toBeGreaterThan(128 * 3_000);
     expect(length).toBeGreaterThan(groupBytesMax(shape));
     expect(length).toBeLessThanOrEqual(packedBytesAtMost(groups));
     expect(packedBytesAtMost(groups)).toBeLessThanOrEqual(bodyBytesMax({ ...shape, limits }));
