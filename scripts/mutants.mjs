@@ -1,8 +1,9 @@
 #!/usr/bin/env node
 /**
  * `npm run test:mutants -- --sample 20 --seed 1 [--all] [--within <seconds>] [--only <part of path:line>] [--unmet]`: changes one small thing in the
- * packages that decide, again and again, and looks whether a unit test sees it, of so many seconds of tests for each. Without a seed it is the number of commits, so that each commit meets other mutants. One that
- * survives is printed with its place; the last line is `N passed, N failed`. With `--unmet` no test runs on a mutant: it lists those that no test meets.
+ * packages that decide, again and again, and looks whether a unit test sees it, of so many seconds of tests for each. Without a seed it is the number of
+ * commits, so that each commit meets other mutants. One that survives is printed with its place; the last line is `N passed, N failed`. With `--unmet`
+ * no test runs on a mutant: it lists those that no test meets.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -34,6 +35,11 @@ const { values } = parseArgs({
     unmet: { type: "boolean", default: false },
   },
 });
+for (const option of /** @type {const} */ (["sample", "within"]))
+  if (!(Number(values[option]) > 0)) {
+    console.error(`--${option} is ${values[option]}; it must be a number above 0`);
+    process.exit(2);
+  }
 const modules = numbered();
 const everything = [...modules.values()].flatMap(({ first, mutants }) =>
   mutants.map((mutant, i) => ({ mutant, number: first + i })),

@@ -45,6 +45,7 @@ export { medianOf } from "./median.ts";
 export { Places } from "./places.ts";
 export { mixSeed, randomOf, shuffled } from "./random.ts";
 export { shownValue } from "./shown-value.ts";
+export type { StridedRows } from "./strided-rows.ts";
 export { clipText, listText, ownText } from "./text.ts";
 export { type ToolParserName, toolParserNames } from "./tool-parser-names.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

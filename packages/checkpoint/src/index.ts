@@ -5,7 +5,7 @@ export type { CheckpointManifest, Cursor } from "./manifest.ts";
 export { newestCheckpointName } from "./newest-name.ts";
 export { newestVerifiedCheckpoint } from "./newest-verified.ts";
 export type { CheckpointInfo, LoadedCheckpoint } from "./read.ts";
-export type { ChooseParts, ReadParts, SectionRows } from "./read-parts.ts";
+export type { ChooseParts, ReadParts } from "./read-parts.ts";
 export {
   type CheckpointStore,
   type CheckpointStoreOptions,

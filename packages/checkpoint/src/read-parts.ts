@@ -1,27 +1,15 @@
 /** Parts of a checkpoint's sections, read where they lie: who wants a shard reads that, and not the whole. */
-import { invariant } from "@muster/base";
+import { invariant, type StridedRows } from "@muster/base";
 import { fill, type ReadableFile } from "./files.ts";
 import { pieceBytes } from "./pieces.ts";
 import { type CheckpointInfo, type Folder, type OpenFile, withFiles } from "./read.ts";
 import { headerEndOf, Misfit, sectionOf } from "./section-reader.ts";
 
-/** Rows of bytes of a section, and where they go. */
-export interface SectionRows {
-  readonly sourceOffset: number;
-  readonly sourceStride: number;
-  readonly targetOffset: number;
-  readonly targetStride: number;
-  /** Bytes of one row. */
-  readonly bytes: number;
-  /** Number of rows. */
-  readonly count: number;
-}
-
 /** What is wanted of a section. */
 export interface WantedPart {
   readonly section: "weights" | "optimizer";
   /** In the order of the section, or it is read in smaller portions than it could be. */
-  readonly rows: Iterable<SectionRows>;
+  readonly rows: Iterable<StridedRows>;
   readonly into: Uint8Array;
 }
 
@@ -142,13 +130,13 @@ async function readSpan(extents: readonly Extent[], { from, end }: Span, into: U
 }
 
 /** Rows as what is read at once: no more than a portion, and no gaps that are worth a call. Several lanes take from it. */
-function spansOf(rows: Iterable<SectionRows>): Iterable<Span> {
+function spansOf(rows: Iterable<StridedRows>): Iterable<Span> {
   const iterator = joined(rows);
   // A lane that ends must not end the others, as a loop over a generator would.
   return { [Symbol.iterator]: () => ({ next: () => iterator.next() }) };
 }
 
-function* joined(rows: Iterable<SectionRows>): Generator<Span, void> {
+function* joined(rows: Iterable<StridedRows>): Generator<Span, void> {
   let span: Span | null = null;
   for (const piece of portionsOf(rows)) {
     const { from, bytes, to } = piece;
@@ -169,7 +157,7 @@ function* joined(rows: Iterable<SectionRows>): Generator<Span, void> {
 }
 
 /** Each row, in portions where it is long. */
-function* portionsOf(rows: Iterable<SectionRows>): Generator<Span["pieces"][number], void> {
+function* portionsOf(rows: Iterable<StridedRows>): Generator<Span["pieces"][number], void> {
   for (const { sourceOffset, sourceStride, targetOffset, targetStride, bytes, count } of rows)
     for (let row = 0; row < count; row++)
       for (let at = 0; at < bytes; at += pieceBytes)

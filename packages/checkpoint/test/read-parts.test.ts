@@ -1,7 +1,7 @@
 import { appendFile, mkdtemp, rm, truncate } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Random, randomOf } from "@muster/base";
+import { type Random, randomOf, type StridedRows } from "@muster/base";
 import { placeDensely } from "@muster/tensors";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import {
@@ -10,7 +10,6 @@ import {
   loadCheckpointParts,
   openCheckpointStore,
   type ReadableFile,
-  type SectionRows,
 } from "../src/index.ts";
 import { nodeFs } from "../src/internal.ts";
 import { contentOf, never } from "./content.ts";
@@ -76,7 +75,7 @@ class CountingDisk {
 }
 
 /** The naive way: the whole in memory, and each row copied. */
-function cutNaively(rows: readonly SectionRows[], whole: Uint8Array, into: Uint8Array): Uint8Array {
+function cutNaively(rows: readonly StridedRows[], whole: Uint8Array, into: Uint8Array): Uint8Array {
   for (const { sourceOffset, sourceStride, targetOffset, targetStride, bytes, count } of rows)
     for (let row = 0; row < count; row++)
       for (let at = 0; at < bytes; at++)
@@ -85,8 +84,8 @@ function cutNaively(rows: readonly SectionRows[], whole: Uint8Array, into: Uint8
 }
 
 /** Some rows of a section of this size, in its order, and the room that they need. */
-function drawRows(random: Random, size: number): { readonly rows: SectionRows[]; readonly room: number } {
-  const rows: SectionRows[] = [];
+function drawRows(random: Random, size: number): { readonly rows: StridedRows[]; readonly room: number } {
+  const rows: StridedRows[] = [];
   let [from, room] = [random.below(size / 4), 0];
   while (rows.length < 12) {
     const bytes = random.below(3) === 0 ? random.below(size / 3) : random.below(64);

@@ -31,7 +31,7 @@ import { addTrajectoriesCommands } from "./commands/trajectories.ts";
 import { addTypesCommand } from "./commands/types.ts";
 import { addWatchCommand } from "./commands/watch.ts";
 import { addWorkerCommands } from "./commands/worker.ts";
-import { endWhenStuck } from "./job/end-when-stuck.ts";
+import { endWhenStuck } from "./job/last-resort.ts";
 
 /** Makes the program. It throws commander's errors instead of ending the process. */
 export function createProgram(): Command {

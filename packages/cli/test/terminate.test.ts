@@ -4,7 +4,6 @@ import { once } from "node:events";
 import { constants, existsSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
-import { setTimeout as setTimeoutOf } from "node:timers/promises";
 import { embeddedEngines as engines } from "@muster/engine/embedded";
 import { loadJob } from "@muster/runtime";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
@@ -194,12 +193,12 @@ describe("nobody who comes", () => {
 });
 
 test("a main loop that never turns again does not keep a command that handles the signal", { timeout }, async () => {
-  const spin = `const { write } = process.stdout; process.stdout.write = function (...said) {
-    setTimeout(() => { for (;;); }, 50); return write.apply(this, said); };`;
+  const spin = `import { writeSync } from "node:fs"; const { write } = process.stdout; process.stdout.write = function (...said) {
+    setTimeout(() => { writeSync(2, "stuck\\n"); for (;;); }, 50); return write.apply(this, said); };`;
   const stuck = { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(spin)}` };
   const { child, said } = start(["gateway", "--port", "0", "--state", path("stuck"), "--json"], stuck);
-  await waitFor(() => said().includes("127.0.0.1:"), { what: "its address", timeoutMs: 30_000, detail: said });
-  await setTimeoutOf(500);
+  const isStuck = () => said().includes("127.0.0.1:") && said().includes("stuck\n");
+  await waitFor(isStuck, { what: "its address and that it is stuck", timeoutMs: 30_000, detail: said });
   const ended = once(child, "exit");
   const fromMs = performance.now();
   child.kill("SIGTERM");

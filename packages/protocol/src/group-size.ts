@@ -83,7 +83,10 @@ export function groupBytesMax({ batch, rollout, model, sampling, stalenessMax }:
   return groupBytes + trajectories * (trajectoryBytes + Math.max(tokens, Math.floor(errorBytesMax / trajectories)));
 }
 
-/** Most bytes of what is stored as one body in a job: a group with as many segments and as long judgements as may be, or a message full of smaller ones. Pure. */
+/**
+ * Most bytes of what is stored as one body in a job: a group with as many segments and as long judgements as may be, or a message full of smaller ones.
+ * Pure.
+ */
 export function bodyBytesMax(config: GroupShape & Pick<JobConfig, "limits">): number {
   const { batch, rollout, limits } = config;
   const more = batch.groupSize * rollout.fanOut * (segmentsMax * segmentBytes + judgementBytesMax);

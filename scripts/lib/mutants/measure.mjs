@@ -55,12 +55,13 @@ export async function measured(modules, touched) {
         continue;
       }
       const { lines, hasPassed } = await run([file], { way: "measure", count });
-      if (!hasPassed)
+      const whole = lines.find((line) => line.loaded);
+      if (!hasPassed || !whole)
         throw new Error(`${file} fails without any change; mend it first: npx vitest run --project unit ${file}`);
-      const { loaded, outside } = lines.find((line) => line.loaded);
-      const tests = lines
-        .filter((line) => line.met)
-        .map((line) => ({ ...line, id: line.test, met: byModule(line.met) }));
+      const { loaded = [], outside = [] } = whole;
+      const tests = lines.flatMap(({ test: id, name = "", ms = 0, met }) =>
+        id !== undefined && met ? [{ id, name, ms, met: byModule(met) }] : [],
+      );
       all.push({ file, digest: digestOf(file, loaded, helpers), loaded, outside: byModule(outside), tests });
       console.log(`measured ${file}: ${tests.length} tests`);
       mkdirSync(dirname(keptIn), { recursive: true });

@@ -29,7 +29,13 @@ const vitest = await createVitest("test", {
   reporters: [{}],
 });
 
-/** What the runner says, a line each. @returns {any[]} */
+/**
+ * What the runner says in one line: one thing, with what belongs to it.
+ * @typedef {{ pid?: number, loaded?: string[], outside?: number[], test?: string, name?: string, ms?: number, met?: number[], withinMs?: number,
+ *   mutant?: number, seen?: number, doubtful?: number[], ended?: boolean }} Line
+ */
+
+/** @returns {Line[]} */
 function said() {
   if (!existsSync(into)) return [];
   return readFileSync(into, "utf8")
@@ -61,7 +67,7 @@ function watch() {
 /**
  * @param {string[]} tests Files.
  * @param {{ way: string } & Record<string, unknown>} order
- * @returns {Promise<{ lines: any[], hasPassed: boolean }>} What was said, until the end or until the process hung.
+ * @returns {Promise<{ lines: Line[], hasPassed: boolean }>} What was said, until the end or until the process hung.
  */
 export async function run(tests, order) {
   writeFileSync(orderFile, JSON.stringify({ ...order, into }));

@@ -94,9 +94,10 @@ export class Trial {
       const hasEnded = lines.at(-1)?.ended && !lines.some(({ doubtful }) => doubtful);
       if (hasEnded || last === undefined) return;
       // It hung, or something stayed of a mutant: the tests from there on have a new process. What hung without a mutant is not run again.
-      if (!lines.at(-1)?.ended && last.mutant >= 0) this.seen.set(last.mutant, `${file}: does not end`);
+      const hung = lines.at(-1)?.ended ? undefined : last.mutant;
+      if (hung !== undefined && hung >= 0) this.seen.set(hung, `${file}: does not end`);
       const at = left.findIndex(({ id }) => id === last.test);
-      left = left.slice(last.mutant < 0 && !lines.at(-1)?.ended ? at + 1 : at);
+      left = left.slice(hung !== undefined && hung < 0 ? at + 1 : at);
     }
   }
 

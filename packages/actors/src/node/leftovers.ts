@@ -107,8 +107,8 @@ export function drawMark(): string {
 }
 
 /**
- * Ends what is left of an earlier life, its process, the others of its group, and those that left the group and carry the mark, and waits until they are gone. A group without its first
- * process is ended only when one of the others carries the mark: the number may be another group's by now.
+ * Ends what is left of an earlier life, its process, the others of its group, and those that left the group and carry the mark, and waits until they
+ * are gone. A group without its first process is ended only when one of the others carries the mark: the number may be another group's by now.
  * @throws MUSTER_ERR_DEADLINE_EXPIRED after 5 s.
  */
 export async function endLeftover(note: ProcessNote, { clock, logger }: LeftoverTools): Promise<void> {

@@ -13,7 +13,6 @@ import { type Published, placeIn, type StateTools, type TrainerState } from "./t
 
 type PerformAll = NonNullable<PolicyEngine["performAll"]>;
 
-/** Nobody gives up what is asked for with this. */
 const never = new AbortController().signal;
 
 /** Each rank has its shard, rank 0 too. */
@@ -116,12 +115,13 @@ export class ShardedState implements TrainerState {
     await this.#own.close();
   }
 
-  async #all(ticket: RankTicket, signal = never): Promise<readonly RankDone[]> {
-    // Nobody would hear how it fails.
-    signal.throwIfAborted();
+  /** @param signal - Where what is asked for may be given up. */
+  async #all(ticket: RankTicket, signal?: AbortSignal): Promise<readonly RankDone[]> {
+    // Of what is given up already nobody would hear how it fails.
+    signal?.throwIfAborted();
     const order = randomUUID();
-    const performed = this.#performAll(writeRankTicket({ order, ticket }), signal);
-    const answers = signal === never ? await performed : await soon(performed, signal);
+    const performed = this.#performAll(writeRankTicket({ order, ticket }), signal ?? never);
+    const answers = await (signal ? soon(performed, signal) : performed);
     if (answers.length !== this.#size)
       throw errors.RankAnswer({
         rank: answers.length,

@@ -2,7 +2,7 @@
 import { MusterError, messageOf } from "@muster/base";
 import { holderSchema, sectionSchema, versionParts, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import { ticketCharactersMax as charactersMax, readText, writeText } from "./read-text.ts";
+import { readText, writeText } from "./read-text.ts";
 
 const count = z.number().int().nonnegative();
 const addresses = z.array(z.string().min(1).max(128)).max(2);
@@ -89,11 +89,11 @@ export type Handed = z.infer<typeof handedSchema>;
 const invalid = (reason: string): Error => errors.RankTicket({ reason });
 
 /** Writes a ticket. Pure. @throws MUSTER_ERR_RANK_TICKET */
-export const writeRankTicket = (handed: Handed): string => writeText(handed, { invalid });
+export const writeRankTicket = (handed: Handed): string => writeText(handed, invalid);
 
 /** Reads a ticket. @throws MUSTER_ERR_RANK_TICKET */
 export function readRankTicket(text: string): Handed {
-  return readText(handedSchema, text, { invalid, charactersMax });
+  return readText(handedSchema, text, invalid);
 }
 
 /** Writes what came of a ticket. Pure. */
@@ -108,7 +108,7 @@ export function writeAnswer(from: From, outcome: { readonly done: RankDone } | {
 export function readAnswer(text: string, wanted: From): RankDone {
   const { rank } = wanted;
   const refused = (reason: string): Error => errors.RankAnswer({ rank, reason });
-  const answer = readText(answerSchema, text, { invalid: refused, charactersMax });
+  const answer = readText(answerSchema, text, refused);
   if (answer.rank !== rank) throw refused(`it is of rank ${answer.rank}`);
   if (answer.build !== wanted.build)
     throw refused(`it has engine build ${answer.build}, and rank 0 has ${wanted.build}`);

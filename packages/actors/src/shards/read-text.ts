@@ -3,17 +3,13 @@ import { messageOf } from "@muster/base";
 import { payloadBytesMax, z } from "@muster/protocol";
 
 /**
- * Longest text that is read as a ticket. It says what a message said, and that has room for the addresses of all processes of all trainers of a job; as JSON it
- * is longer than as a message, and not twice as long.
+ * Longest text that is read. The longest is a ticket: it says what a message said, and that has room for the addresses of all processes of all trainers of a
+ * job; as JSON it is longer than as a message, and not twice as long.
  */
-export const ticketCharactersMax = 2 * payloadBytesMax;
+const charactersMax = 2 * payloadBytesMax;
 
-/** Reads JSON of a form, of at most so many characters. @throws what `invalid` makes of the reason */
-export function readText<T>(
-  schema: z.ZodType<T>,
-  text: string,
-  { invalid, charactersMax = Number.POSITIVE_INFINITY }: { invalid: (reason: string) => Error; charactersMax?: number },
-): T {
+/** Reads JSON of a form. @throws what `invalid` makes of the reason */
+export function readText<T>(schema: z.ZodType<T>, text: string, invalid: (reason: string) => Error): T {
   if (typeof text !== "string") throw invalid(`it is a ${typeof text}, and no text`);
   if (text.length > charactersMax)
     throw invalid(`it has ${text.length} characters, and at most ${charactersMax} are read`);
@@ -29,10 +25,10 @@ export function readText<T>(
 }
 
 /** Writes what will be read so. @throws what `invalid` makes of the reason, where the reader would refuse it */
-export function writeText(value: unknown, { invalid }: { invalid: (reason: string) => Error }): string {
+export function writeText(value: unknown, invalid: (reason: string) => Error): string {
   const text = JSON.stringify(value);
-  if (text.length <= ticketCharactersMax) return text;
+  if (text.length <= charactersMax) return text;
   throw invalid(
-    `it has ${text.length} characters, and at most ${ticketCharactersMax} are read: lower init_replicas.policy or processes.policy`,
+    `it has ${text.length} characters, and at most ${charactersMax} are read: lower init_replicas.policy or processes.policy`,
   );
 }

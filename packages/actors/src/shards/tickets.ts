@@ -1,7 +1,7 @@
 /** What rank 0 of a replica of several processes gives to the others for a version, and what each of them gives back when it has its part. */
 import { type Body, messageTable, sectionsOfPart, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import { readText, ticketCharactersMax, writeText } from "./read-text.ts";
+import { readText, writeText } from "./read-text.ts";
 
 /** What a rank needs to know to take its part: what the order says of `serving`. */
 export interface Ticket extends Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders"> {
@@ -34,12 +34,12 @@ const invalid = (reason: string): Error => errors.ShardTicket({ reason });
 /** Writes the ticket of an order. Pure. @throws MUSTER_ERR_SHARD_TICKET */
 export function ticketOf({ order, lineage, version, sections, holders }: Ticket): string {
   const serving = sectionsOfPart(sections, "serving").map(({ table: _, ...section }) => section);
-  return writeText({ order, lineage, version, sections: serving, holders } satisfies Ticket, { invalid });
+  return writeText({ order, lineage, version, sections: serving, holders } satisfies Ticket, invalid);
 }
 
 /** Reads a ticket: it came through the engine's own channel. @throws MUSTER_ERR_SHARD_TICKET */
 export function readTicket(text: string): Ticket {
-  return readText(ticketSchema, text, { invalid, charactersMax: ticketCharactersMax });
+  return readText(ticketSchema, text, invalid);
 }
 
 /** Writes a receipt. Pure. */
@@ -65,7 +65,7 @@ export class Receipts {
   /** Takes the receipt of a rank; the same twice is one. @throws MUSTER_ERR_SHARD_RECEIPT naming what is wrong with it */
   add(text: string): void {
     const invalid = (reason: string): Error => errors.ShardReceipt({ version: this.#wanted.version, reason });
-    const receipt = readText(receiptSchema, text, { invalid });
+    const receipt = readText(receiptSchema, text, invalid);
     const { order, build, lineage, version, rank, bytes, digest } = receipt;
     if (lineage !== this.#wanted.lineage || version !== this.#wanted.version)
       throw invalid(`rank ${rank} has version ${version} of lineage ${lineage}`);

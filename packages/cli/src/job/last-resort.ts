@@ -1,7 +1,9 @@
 /**
  * The end of a process that was told to end and does not: work that hangs, output that nobody reads, a call of the system that does not
- * return. `process.exit` waits for such calls; the signal itself, with nobody who handles it, does not.
+ * return, a main loop that is blocked. `process.exit` waits for such calls; the signal itself, with nobody who handles it, does not.
  */
+import { constants } from "node:os";
+import { guardSignal } from "@muster/collectives";
 
 /** How long a command may take to end once it is told to. */
 const endMs = 4_500;
@@ -13,4 +15,11 @@ export function endAnyway(name: NodeJS.Signals): void {
     process.removeAllListeners(name);
     process.kill(process.pid, name);
   }, endMs).unref();
+}
+
+/** From the first handler of one of these signals on, it ends the process when the main loop, which would run that handler, does not turn within 5 s. */
+export function endWhenStuck(names: readonly NodeJS.Signals[]): void {
+  process.on("newListener", (name: string | symbol) => {
+    if (names.some((one) => one === name)) guardSignal(constants.signals[name as NodeJS.Signals]);
+  });
 }

@@ -1,4 +1,5 @@
 /** Who takes which bytes from whom when a model that is cut one way is wanted cut another way. */
+import type { StridedRows } from "@muster/base";
 import {
   checkModel,
   checkRank,
@@ -14,19 +15,11 @@ import {
 } from "./layout.ts";
 
 /** Rows of bytes of one source rank's section, and where they go in the section of the receiving rank. */
-export interface Slice {
+export interface Slice extends StridedRows {
   /** Name of the tensor. */
   readonly tensor: string;
   /** Rank that has the bytes. */
   readonly from: number;
-  readonly sourceOffset: number;
-  readonly sourceStride: number;
-  readonly targetOffset: number;
-  readonly targetStride: number;
-  /** Bytes of one row. */
-  readonly bytes: number;
-  /** Number of rows. */
-  readonly count: number;
 }
 
 /** What one rank takes. */
@@ -117,17 +110,9 @@ function takeShard(giving: Giving, tensor: ModelTensor, { index, offset, start, 
   const { name, shape, partition } = tensor;
   const { rows, innerBytes } = rowsOf(tensor);
   if (partition === null) {
-    const [all, none] = [innerBytes, { from: 0, sourceOffset: 0 }];
-    const whole = {
-      tensor: name,
-      ...none,
-      targetOffset: offset,
-      sourceStride: all,
-      targetStride: all,
-      bytes: all,
-      count: 1,
-    };
-    giving.add(whole, { index, tp: null });
+    const [sourceStride, targetStride, bytes] = [innerBytes, innerBytes, innerBytes];
+    const whole = { sourceOffset: 0, sourceStride, targetOffset: offset, targetStride, bytes, count: 1 };
+    giving.add({ tensor: name, from: 0, ...whole }, { index, tp: null });
     return;
   }
   if (length === 0) return;

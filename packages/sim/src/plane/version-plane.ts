@@ -1,4 +1,5 @@
 /** Where the parts of weight versions lie and how they are pulled: real bytes, simulated links. */
+import { cutInto } from "@muster/actors/internal";
 import { invariant } from "@muster/base";
 import type {
   MappedVersion,
@@ -144,11 +145,7 @@ export class VersionPlane {
       const { wireBytes } = await this.pull(process, {
         ...{ ...asked, holders, sections: [section], into: { [section.name]: whole } },
       });
-      for (const slice of plan.slices)
-        for (let row = 0; slice.from === from && row < slice.count; row++) {
-          const start = slice.sourceOffset + row * slice.sourceStride;
-          into.set(whole.subarray(start, start + slice.bytes), slice.targetOffset + row * slice.targetStride);
-        }
+      cutInto({ ...plan, slices: plan.slices.filter((slice) => slice.from === from) }, whole, into);
       return wireBytes;
     };
     const wire = await Promise.all([...new Set(plan.slices.map(({ from }) => from))].map(one));

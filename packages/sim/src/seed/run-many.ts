@@ -47,7 +47,7 @@ export interface RunManyResult extends Readonly<Sums> {
   readonly realMs: number;
 }
 
-/** Runs seeds: each runner takes the next one when it is free. */
+/** Runs seeds: each runner takes the next one when it is free. @throws what a runner throws; the others begin no other seed then */
 export async function runMany(options: RunManyOptions): Promise<RunManyResult> {
   const { profile, firstSeed, nowMs, timeMs = Number.POSITIVE_INFINITY, runners = [runSeed] } = options;
   const startedMs = nowMs();
@@ -58,11 +58,15 @@ export async function runMany(options: RunManyOptions): Promise<RunManyResult> {
     options.onRun?.(result);
   };
   let next = 0;
+  let hasFailed = false;
   const work = async (run: SeedRunner): Promise<void> => {
-    while (next < options.seeds && nowMs() - startedMs < timeMs) {
+    while (!hasFailed && next < options.seeds && nowMs() - startedMs < timeMs) {
       const index = next++;
       const isRepeated = index % rerunEvery === 0 && !unrepeated.includes(profile);
-      const seed = await run(firstSeed + index, profile, { isRepeated });
+      const seed = await run(firstSeed + index, profile, { isRepeated }).catch((error: unknown) => {
+        hasFailed = true;
+        throw error;
+      });
       addSeed(sums, seed);
       onSeed(seed);
     }

@@ -2,6 +2,7 @@
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Worker } from "node:worker_threads";
+import { messageOf } from "@muster/base";
 import type { CanaryResult } from "../canaries/run-canaries.ts";
 import { errors } from "../errors.ts";
 import type { Profile } from "./draw-scenario.ts";
@@ -36,17 +37,19 @@ export function startWorker(): SimWorker {
   worker.unref();
   const ask = (task: Task): Promise<SeedResult | CanaryResult> =>
     new Promise((resolve, reject) => {
+      const what = task.type === "seed" ? `${task.profile} seed ${task.seed}` : task.name;
       const end = (settle: () => void): void => {
-        worker.off("message", hear).off("error", reject).off("exit", gone);
+        worker.off("message", hear).off("error", broke).off("exit", gone);
         worker.unref();
         settle();
       };
-      const fail = (reason: string): void => end(() => reject(errors.SimWorker({ reason })));
+      const fail = (reason: string): void => end(() => reject(errors.SimWorker({ reason: `${what}: ${reason}` })));
+      const broke = (error: unknown): void => fail(messageOf(error));
       const hear = (answer: Answer): void =>
         "failed" in answer ? fail(answer.failed) : end(() => resolve(answer.value));
       const gone = (code: number): void => fail(`the worker ended with code ${code}`);
       worker.ref();
-      worker.on("message", hear).once("error", reject).once("exit", gone);
+      worker.on("message", hear).once("error", broke).once("exit", gone);
       worker.postMessage(task);
     });
   return {
