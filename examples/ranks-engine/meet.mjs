@@ -1,30 +1,51 @@
 /** How the processes of a replica meet and speak to each other: lines of JSON over TCP, for engines to copy. "Engines of several processes" goes through it. */
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
+import { hostname } from "node:os";
 import { createInterface } from "node:readline";
-import { clearTimeout, setTimeout as startTimer } from "node:timers";
+import { clearInterval, clearTimeout, setInterval, setTimeout as startTimer } from "node:timers";
 import { setTimeout } from "node:timers/promises";
 
-/** How long the ranks of a replica wait for each other. */
-const meetMs = 30_000;
+/**
+ * How long the ranks of a replica wait for each other, how often each says that it is there, and after how many times without a word it is gone. They speak
+ * on the main thread: an engine that computes for longer without a turn of its loop has to count to more.
+ */
+const patience = { meetMs: 30_000, beatMs: 1_000, silentBeats: 15 };
 
 const send = (socket, message) => socket.write(`${JSON.stringify(message)}\n`);
 
 /** Messages are lines of JSON; numbers survive that exactly, also those of 32 bits. */
 const hear = (socket, onMessage) => {
-  createInterface({ input: socket }).on("line", (line) => onMessage(JSON.parse(line)));
+  const lines = createInterface({ input: socket });
+  lines.on("line", (line) => onMessage(JSON.parse(line)));
+  // It passes on what its socket says, where it is heard.
+  lines.on("error", () => {});
+};
+
+/** A host that dies or is cut off ends no connection: it is only silent. What comes late is counted, so that time in which this process stood still is none. */
+const hearBeats = (socket, { beatMs, silentBeats }, onSilent) => {
+  let missed = 0;
+  socket.on("data", () => {
+    missed = 0;
+  });
+  const timer = setInterval(() => {
+    missed += 1;
+    if (missed > silentBeats) onSilent(`it said nothing for ${(silentBeats * beatMs) / 1_000} s`);
+    else if (socket.writable) send(socket, { beat: true });
+  }, beatMs);
+  socket.on("close", () => clearInterval(timer));
 };
 
 /** Waits for the other ranks. @returns Of each, what it said of itself and a way to ask it, in their order. */
-export async function meetAll({ replica, life, size, master }) {
+export async function meetAll({ replica, life, size, master }, { meetMs, ...beats } = patience) {
   const met = new Map();
   const open = new Map();
   let tellLost = () => {};
   let isClosing = false;
   let lost = null;
-  const lose = (rank) => {
-    if (isClosing) return;
-    lost ??= new Error(`rank ${rank} of ${replica} is gone`);
+  const lose = ({ rank, host }, how = "") => {
+    if (isClosing || lost) return;
+    lost = new Error(`rank ${rank} of ${replica} on ${host} is gone${how && `: ${how}`}`);
     for (const { reject } of open.values()) reject(lost);
     tellLost(lost);
   };
@@ -33,23 +54,32 @@ export async function meetAll({ replica, life, size, master }) {
     allMet = resolve;
   });
   const server = createServer((socket) => {
-    let rank = null;
+    let from = null;
     socket.on("error", () => {});
     hear(socket, (message) => {
+      if (message.beat) return;
       if (message.hello) {
         // Whoever is left of another life is not let in.
         if (message.hello.replica !== replica || message.hello.life !== life) return void socket.destroy();
-        rank = message.hello.rank;
-        met.set(rank, { ...message.hello, socket });
+        from = message.hello;
+        met.set(from.rank, { ...from, socket });
+        hearBeats(socket, beats, (how) => {
+          lose(from, how);
+          socket.destroy();
+        });
         if (met.size === size - 1) allMet();
       } else if (message.failed !== undefined) open.get(message.id)?.reject(new Error(message.failed));
       else open.get(message.id)?.resolve(message.done);
     });
-    socket.on("close", () => rank !== null && lose(rank));
+    socket.on("close", () => from && lose(from));
   });
   server.listen(master.port, master.address);
   await once(server, "listening");
-  const timer = startTimer(() => allMet(`after ${meetMs} ms only ${met.size + 1} of ${size} ranks are there`), meetMs);
+  const missing = () => Array.from({ length: size - 1 }, (_, i) => i + 1).filter((rank) => !met.has(rank));
+  const timer = startTimer(
+    () => allMet(`rank ${missing().join(", ")} of ${replica} did not come within ${meetMs} ms`),
+    meetMs,
+  );
   const late = await all;
   clearTimeout(timer);
   if (late) throw new Error(late);
@@ -79,14 +109,17 @@ export async function meetAll({ replica, life, size, master }) {
 }
 
 /** Ranks from 1 on: `answer` what rank 0 asks, in the order in which it asks, until it lets them go. */
-export async function helper({ replica, life, rank, master }, about, answer) {
-  const socket = await meet(master);
-  send(socket, { hello: { replica, life, rank, about } });
+export async function helper({ replica, life, rank, master }, about, answer, { meetMs, ...beats } = patience) {
+  const first = `rank 0 of ${replica} at ${master.address}:${master.port}`;
+  const socket = await meet(master, first, meetMs);
+  send(socket, { hello: { replica, life, rank, host: hostname(), about } });
   let isLetGo = false;
   const ended = new Promise((resolve, reject) => {
-    socket.on("error", reject);
-    socket.on("close", () => (isLetGo ? resolve() : reject(new Error(`rank 0 of ${replica} is gone`))));
+    socket.on("error", (error) => isLetGo || reject(new Error(`${first} is gone: ${error.message}`)));
+    socket.on("close", () => (isLetGo ? resolve() : reject(new Error(`${first} is gone`))));
+    hearBeats(socket, beats, (how) => socket.destroy(new Error(how)));
     hear(socket, (message) => {
+      if (message.beat) return;
       if (message.bye) {
         isLetGo = true;
         return;
@@ -108,15 +141,18 @@ export async function helper({ replica, life, rank, master }, about, answer) {
   };
 }
 
-/** Rank 0 has begun, and may not listen yet. */
-async function meet({ address, port }) {
-  for (const lateMs = Date.now() + meetMs; ; ) {
+/** Rank 0 has begun, and may not listen yet; where its host is cut off, it is not even refused. */
+async function meet({ address, port }, first, meetMs) {
+  const late = AbortSignal.timeout(meetMs);
+  for (;;) {
     const socket = connect(port, address);
     try {
-      await once(socket, "connect");
+      await once(socket, "connect", { signal: late });
       return socket;
     } catch (error) {
-      if (error.code !== "ECONNREFUSED" || Date.now() > lateMs) throw error;
+      socket.destroy();
+      if (late.aborted) throw new Error(`${first} could not be reached within ${meetMs} ms`);
+      if (error.code !== "ECONNREFUSED") throw new Error(`${first} could not be reached: ${error.message}`);
       await setTimeout(50);
     }
   }

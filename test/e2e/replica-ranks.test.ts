@@ -86,7 +86,7 @@ test("one of four processes is killed: the replica is one loss, comes back whole
   const died = await run.waitForEvent("member.died", ({ id }) => id === "rollout-0", 30_000);
   // Where the node is late to look at its children, it sees rank 0 first, which ends when it misses one of the others; that names it, too.
   expect(died.evidence).toMatch(
-    /^rank 3 of rollout-0 on \S+ \(process \d+\) ended with SIGKILL$|^rank 0 of rollout-0 .* ended with code 1: rank 3 of rollout-0 is gone$/,
+    /^rank 3 of rollout-0 on \S+ \(process \d+\) ended with SIGKILL$|^rank 0 of rollout-0 .* ended with code 1: rank 3 of rollout-0 on \S+ is gone$/,
   );
   await waitFor(() => whole("rollout-0", 2), {
     what: "four ranks of life 2",

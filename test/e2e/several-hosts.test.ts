@@ -1,7 +1,8 @@
-/** Jobs over two hosts, between which nothing but TCP leads. */
+/** Jobs over two hosts, between which nothing but TCP leads. It takes longer than 20 seconds: whole jobs, whose hosts fall silent, die and come back. */
 import { waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
 import { type FarHost, farSettings, openFarHost } from "./support/far-host.ts";
+import { ranksJob } from "./support/ranks-job.ts";
 import { digestOfLocalTraining, expectBalanced, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
 
 let runs: Runs;
@@ -11,8 +12,11 @@ beforeAll(async () => {
   far = openFarHost();
 });
 afterAll(async () => {
-  await runs.close();
-  if (!("missing" in far)) far.close();
+  try {
+    await runs.close();
+  } finally {
+    if (!("missing" in far)) far.close();
+  }
 });
 
 /** The second host; without one the test is skipped. */
@@ -116,6 +120,50 @@ describe("a trainer on another host, in the middle of saying its gradients,", ()
     expectBalanced(summary);
     expect((await trainer.exited).code).toBe(0);
   });
+});
+
+describe("a trainer of two processes, one on each host,", () => {
+  /** Bytes after which the far host falls silent: fewer than one process tells the other for a step. */
+  const midway = 5_000;
+  /** So that the other trainer takes longer for all steps than the far one needs to come back. */
+  const groups = "batch.groups_per_step=48";
+  const args = (trainers: number): readonly string[] => [
+    ...["--steps", "80", "--policy", `${trainers}`, "--rollout", "1"],
+    ...ranksJob(runs.path, ...["job.seed=7", "checkpoint.memory_every=0", "init_replicas.policy=1", groups]),
+    ...["--set", "processes.policy=2"],
+  ];
+  const settings = [
+    ...["devices.policy=1", "timing.heartbeat_interval=400ms", "timing.suspect_after=1s", "timing.dead_after=4s"],
+    "health.readmit_after=1ms",
+  ].flatMap((one) => ["--set", one]);
+
+  test("is lost with a host that is cut off in the middle of a step, and with one that dies: the others train the same batch again, it begins anew, and the weights are those of one host", async (context) => {
+    const host = silenceableOf(context);
+    const quiet = runs.start("ranks-quiet", ...args(1)).then((one) => one.ended());
+    const run = await runs.start("ranks-hosts", ...args(2), "--devices", "0,1,2", ...settings, ...farSettings);
+    await run.waitForEvent("job.started");
+    const start = await host.open(run);
+    await start("node", "--id", "far", "--capacity", "policy=1,rollout=0,checkpoint=0", "--devices", "3");
+    const isOut = ({ id }: { readonly id: string }) => id === "policy-1";
+    const { step } = await run.waitForEvent("step.committed", ({ members }) => members === 2, 60_000);
+    host.silenceAfter(midway);
+    await waitFor(() => host.isSilent(), { what: "the far process in the middle of a step", timeoutMs: 30_000 });
+    host.cutOff();
+    const at = Math.max(step, run.events("step.committed").at(-1)?.step ?? 0) + 1;
+    const cut = await run.waitForEvent("member.died", isOut, 20_000);
+    const again = await run.waitForEvent("step.committed", (one) => one.step === at, 30_000);
+    expect(again).toMatchObject({ members: 1 });
+    host.hearAgain();
+    await run.waitForEvent("step.committed", (one) => one.step > at && one.members === 2, 60_000);
+    host.die();
+    const dead = await run.waitForEvent("member.died", (one) => isOut(one) && one.at_ms > cut.at_ms, 20_000);
+    expect(dead.evidence).toMatch(/^ranks? [01]+ of policy-1\b.* is gone$/);
+    const summary = await run.ended();
+    expect(run.events("step.retried").map((one) => one.step)).toContain(at);
+    const { weights_hash } = await quiet;
+    expect(summary).toMatchObject({ lost: 0, doubled: 0, weights_hash });
+    expectBalanced(summary);
+  }, 120_000);
 });
 
 describe("weights of which each step changes few bits", () => {

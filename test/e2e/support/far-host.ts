@@ -27,8 +27,12 @@ export interface FarHost {
   silenceAfter(bytes: number): void;
   /** True once something was lost. */
   isSilent(): boolean;
+  /** From now on nothing leaves or reaches the second host: no word, no end of a connection, no refusal. */
+  cutOff(): void;
   /** Everything goes through again. */
   hearAgain(): void;
+  /** The end of the second host: all its processes at once. */
+  die(): void;
   close(): void;
 }
 
@@ -43,6 +47,8 @@ export function openFarHost(): FarHost | { readonly missing: string } {
     const [command = "ip", ...inside] = host.wrapper;
     return execFileSync(command, [...inside, "nft", ...args], { encoding: "utf8", stdio: "pipe" });
   };
+  const chain = (name: "input" | "output"): string =>
+    `add chain inet silence ${name} { type filter hook ${name} priority 0; policy accept; }`;
   return {
     unsilenceable: failureOf(() => nft("list", "tables")),
     async open(run) {
@@ -51,18 +57,26 @@ export function openFarHost(): FarHost | { readonly missing: string } {
       ports.push(port);
       const connection = join(run.directory, "far.json");
       const url = `nats://${network.gateway}:${port}`;
-      writeFileSync(connection, JSON.stringify({ ...local, job: run.job, url }), { mode: 0o600 });
+      const { policy, rollout } = JSON.parse(readFileSync(join(run.directory, "job.json"), "utf8")).engine;
+      const engines = { policy: policy.adapter, rollout: rollout.adapter };
+      writeFileSync(connection, JSON.stringify({ ...local, job: run.job, url, engines }), { mode: 0o600 });
       return (...replica) => startFar(host, run, [...replica, "--connection", connection]);
     },
     silenceAfter(bytes) {
       const passing = `ip daddr ${network.gateway} tcp dport != { ${ports.join(", ")} }`;
-      nft(
-        "add table inet silence; add chain inet silence output { type filter hook output priority 0; policy accept; }",
-      );
+      nft(`add table inet silence; ${chain("output")}`);
       nft(`add rule inet silence output ${passing} quota over ${bytes} bytes counter drop`);
     },
     isSilent: () => !nft("list", "table", "inet", "silence").includes("counter packets 0 "),
+    cutOff() {
+      nft(`add table inet silence; ${chain("input")}; ${chain("output")}`);
+      nft('insert rule inet silence input iifname != "lo" drop; insert rule inet silence output oifname != "lo" drop');
+    },
     hearAgain: () => void nft("delete", "table", "inet", "silence"),
+    die() {
+      const pids = execFileSync("ip", ["netns", "pids", host.name], { encoding: "utf8", stdio: "pipe" });
+      for (const pid of pids.split("\n").filter(Boolean)) process.kill(Number(pid), "SIGKILL");
+    },
     close() {
       for (const relay of relays) relay.close();
       network.close();
