@@ -9,7 +9,8 @@ import { untilInterrupted } from "./lib/interrupt.mjs";
 import { main } from "./lib/main.mjs";
 import { ensureSetup } from "./lib/setup/ensure-setup.mjs";
 import { conclude, reasonLine, sumOf } from "./lib/tally.mjs";
-import { clearReports, hasTests, runVitest } from "./lib/vitest.mjs";
+import { filesThatWait, waitingLine } from "./lib/turns.mjs";
+import { clearReports, runVitest, testFilesIn } from "./lib/vitest.mjs";
 
 /** Vitest projects and where their files are, from the quickest and most basic to the slowest. */
 const projects = [
@@ -29,15 +30,24 @@ async function runEverything(options) {
   }
   for (const { name, folder } of projects) {
     heading(name);
-    if (!hasTests(folder)) {
+    const files = testFilesIn(folder);
+    if (files.length === 0) {
       console.log(`${folder} holds no tests`);
       continue;
     }
-    const tally = await runVitest(name, ["--project", name], options);
+    const waiting = name === "e2e" ? filesThatWait(files, process.env.MUSTER_CI_TURN) : [];
+    const left = waiting.flatMap((file) => ["--exclude", file]);
+    const tally = await runVitest(name, ["--project", name, ...left], options);
     // Files without a single result mean that the project ran nothing: never a success.
     parts.push(tally.passed + tally.failed === 0 ? { ...tally, ...nothingRan(name) } : tally);
+    if (waiting.length > 0) parts.push(skippedOnly(waitingLine(waiting, files.length)));
   }
   return sumOf(parts);
+}
+
+/** @param {string} line */
+function skippedOnly(line) {
+  return { passed: 0, failed: 0, failures: [], skipped: [line] };
 }
 
 /** @param {string} name */

@@ -6,13 +6,14 @@ has_torch() {
 }
 
 # Installs what some tests need where it is missing and can be installed: iproute2 and nftables for several hosts, Chromium for pages, PyTorch for its
-# trainer. Where it can not, that is said, those tests are skipped, and the run goes on.
+# trainer, Gloo for groups that it carries. Where it can not, that is said, those tests are skipped, and the run goes on.
 install_tools() {
   local missing=()
   command -v ip >/dev/null || missing+=(iproute2)
   command -v nft >/dev/null || missing+=(nftables)
   command -v chromium >/dev/null || missing+=(chromium)
   has_torch || missing+=(python3-torch)
+  dpkg -s libgloo-dev >/dev/null 2>&1 || missing+=(libgloo-dev)
   if ((${#missing[@]} == 0)); then return; fi
   if (($(id -u) != 0)) || ! command -v apt-get >/dev/null; then
     echo "not installed: ${missing[*]}, which needs root and apt-get; tests that need them are skipped"

@@ -8,6 +8,9 @@ import { firstLineOf, reasonLine } from "./tally.mjs";
 
 const resultsDirectory = join(musterDirectory, "test-results");
 
+/** What the slowest project may take by hand, on a machine that has other work. */
+const timeoutMs = 60 * 60_000;
+
 const skipsReporter = join(root, "scripts/lib/skips-reporter.mjs");
 
 /**
@@ -45,7 +48,7 @@ export async function runVitest(name, args, { signal, env, isPart = false }) {
   const skips = join(resultsDirectory, `${name}.skipped.json`);
   const reporters = ["--reporter=default", "--reporter=json", `--reporter=${skipsReporter}`];
   const flags = ["run", "--passWithNoTests", ...reporters, `--outputFile.json=${report}`];
-  const { code } = await runCommand(
+  const { code, timedOut } = await runCommand(
     process.execPath,
     [join(root, "node_modules/vitest/vitest.mjs"), ...flags, ...args],
     {
@@ -53,11 +56,12 @@ export async function runVitest(name, args, { signal, env, isPart = false }) {
       env: { ...env, [skipsVariable]: skips },
       signal,
       output: "inherit",
-      timeoutMs: 30 * 60_000,
+      timeoutMs,
     },
   );
+  const ended = timedOut ? `was ended after ${timeoutMs / 60_000} min: too slow` : `ended with code ${code}`;
   return {
-    ...tallyOf(readReport(report), code, name),
+    ...tallyOf(readReport(report), { code, ended }, name),
     skipped: skippedIn(readReport(skips) ?? [], isPart),
   };
 }
@@ -83,14 +87,14 @@ export function skippedIn(skips, isPart) {
  * vitest tells by its exit code alone.
  *
  * @param {VitestReport | null} report - Null when vitest wrote none.
- * @param {number} code - Exit code of vitest.
+ * @param {{ code: number, ended: string }} vitest - Its exit code, and how it ended in words.
  * @param {string} name - Of what was run, where no test is to blame.
  * @returns {Pick<import("./tally.mjs").Tally, "passed" | "failed" | "failures">}
  */
-export function tallyOf(report, code, name) {
+export function tallyOf(report, { code, ended }, name) {
   const failures = (report?.testResults ?? []).flatMap(failuresOf);
   if (failures.length === 0 && code !== 0)
-    failures.push(reasonLine(name, `vitest ended with code ${code}, and no test failed; its output says why`));
+    failures.push(reasonLine(name, `vitest ${ended}, and no test failed; its output says why`));
   return { passed: report?.numPassedTests ?? 0, failed: failures.length, failures };
 }
 
@@ -104,8 +108,9 @@ function failuresOf({ name, status, message, assertionResults }) {
   );
 }
 
-/** True when a folder holds a test file. @param {string} folder - From the root. @returns {boolean} */
-export function hasTests(folder) {
+/** Test files of a folder, as paths from the root. @param {string} folder - From the root. @returns {readonly string[]} */
+export function testFilesIn(folder) {
   const path = join(root, folder);
-  return existsSync(path) && readdirSync(path, { recursive: true }).some((file) => String(file).endsWith(".test.ts"));
+  const files = existsSync(path) ? readdirSync(path, { recursive: true }).map(String) : [];
+  return files.filter((file) => file.endsWith(".test.ts")).map((file) => join(folder, file));
 }

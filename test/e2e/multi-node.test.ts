@@ -1,8 +1,8 @@
 /**
  * A job of three hosts that are started with the options of a launcher for several nodes: three network namespaces, between which nothing but TCP
- * leads. One of them is killed in a phase, the master or another. `MUSTER_TEST_PHASES=all` does both in each of them; the tests of every change take one
- * phase for each, and continuous integration one of the two. It takes half a minute for each job: eleven processes start on three hosts, and some of them
- * a second time.
+ * leads. One of them is killed in a phase, the master or another. `MUSTER_TEST_PHASES=all` does both in each of them; by hand one phase is taken for
+ * each, and continuous integration takes one after the other of them all. It takes half a minute for each job: eleven processes start on three hosts,
+ * and some of them a second time.
  */
 import { mkdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -11,6 +11,7 @@ import { openTestHosts, type TestHosts } from "@muster/runtime";
 import { type ActorProcess, type JobRun, processesNaming, spawnActor, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
 import { digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+import { turn } from "./support/turn.ts";
 
 const muster = fileURLToPath(new URL("../../packages/cli/bin/muster.mjs", import.meta.url));
 const token = "0123456789abcdef0123456789abcdef";
@@ -108,12 +109,12 @@ const moments: Readonly<Record<string, (run: JobRun) => Promise<unknown>>> = {
   "11 to 13, near the end": (run) => run.waitForEvent("step.committed", ({ step }) => step === steps - 3, 60_000),
 };
 const all = Object.keys(moments);
-const turn = process.env.MUSTER_CI_TURN;
 
-/** The phases in which somebody is killed; of the two tests the number of the commit chooses one in continuous integration. */
+/** The phases in which somebody is killed, by hand `moment`. */
 function phasesOf(test: 0 | 1, moment: string): readonly string[] {
   if (process.env.MUSTER_TEST_PHASES === "all") return all;
-  return turn === undefined || Number(turn) % 2 === test ? [moment] : [];
+  if (turn === null) return [moment];
+  return turn % 2 === test ? [all[Math.floor(turn / 2) % all.length] ?? moment] : [];
 }
 
 /** What every such job comes to: each step once, and the weights of one process. */

@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+import { turn } from "./support/turn.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
 
@@ -41,8 +42,7 @@ const kinds: readonly (readonly [string, readonly string[], readonly string[]])[
     : []),
 ];
 const device = process.env.MUSTER_TEST_TORCH_DEVICE ?? "cpu";
-const turn = process.env.MUSTER_CI_TURN;
-const chosen = turn === undefined ? kinds : [kinds[Number(turn) % kinds.length] ?? ["", [], []]];
+const chosen = turn === null ? kinds : [kinds[turn % kinds.length] ?? ["", [], []]];
 
 test.for(chosen)(
   "two trainers of %s in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",

@@ -2,15 +2,18 @@
 from .backend import CommHandle, PeerGone, RecvRequest, SendRequest, TcpBackend
 from .client import CheckpointEngineClient, UpdateResult, Weights, create_client
 from .coordinator import Coordinator, CoordinatorError
+from .device_direct import BackendType, DeviceDirectBackend
 from .fusion import Tensor, TensorFusion
 from .metrics import Counter, Gauge, Histogram, MetricsCollector, get_metrics
 
 __all__ = [
+    "BackendType",
     "CheckpointEngineClient",
     "CommHandle",
     "Coordinator",
     "CoordinatorError",
     "Counter",
+    "DeviceDirectBackend",
     "Gauge",
     "Histogram",
     "MetricsCollector",

@@ -93,8 +93,11 @@ class TcpBackend:
 
     @property
     def address(self):
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self._server.port}"
+        return f"{self._shown_host}:{self._server.port}"
+
+    @property
+    def _shown_host(self):
+        return f"[{self._host}]" if ":" in self._host else self._host
 
     def register_peer(self, node_id, address):
         """Reaches a node at this address and not at the one that it announces."""
@@ -149,8 +152,8 @@ class TcpBackend:
 
         return self._started(work)
 
-    def publish(self, key, tensor_dict):
-        """Serves tensors under a key. Returns the package and its manifest."""
+    def publish(self, key, tensor_dict, to=None):
+        """Serves tensors under a key. `to` says of a node id whether it is to take them. Returns the package and its manifest."""
         pairs = self.fusion.buffers(tensor_dict)
         package = Package([buffer for buffer, _ in pairs], self._shared_memory)
         manifest = manifest_of(key, package, [rows for _, rows in pairs], self.address)
@@ -164,11 +167,13 @@ class TcpBackend:
 
     def fetch(self, manifest, source):
         """The tensors of a manifest, verified."""
-        buffers = pull(manifest, self.metrics, self.timeout, self._peers.get(source))
-        tensors = {}
+        buffers, tensors = self._pulled(manifest, source), {}
         for buffer, row in zip(buffers, manifest["buffers"]):
             tensors.update(self.fusion.unfuse(buffer, row["tensors"]))
         return tensors
+
+    def _pulled(self, manifest, source):
+        return pull(manifest, self.metrics, self.timeout, self._peers.get(source))
 
     def confirm(self, manifest, source):
         return say_held(manifest, self.node_id, 10.0, self._peers.get(source))
@@ -196,7 +201,7 @@ class TcpBackend:
 
     def _give(self, key, group_name, tensor_dict, to):
         receivers, metadata = to
-        package, manifest = self.publish(key, tensor_dict)
+        package, manifest = self.publish(key, tensor_dict, set(receivers).__contains__)
         names = list(tensor_dict)
         try:
             self.coordinator.post("/send_weight_meta", {

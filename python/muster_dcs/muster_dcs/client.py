@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from .backend import PeerGone, TcpBackend
 from .coordinator import Coordinator, CoordinatorError
+from .device_direct import BackendType, DeviceDirectBackend
 from .fusion import TensorFusion
 from .metrics import MetricsCollector
 
@@ -41,18 +42,20 @@ class CheckpointEngineClient:
                  ip="127.0.0.1", port=0, device_id=None, metadata=None, quantization_config=None, token=None,
                  heartbeat_interval_seconds=5.0, max_retries=3, retry_delay_seconds=1.0, timeout_seconds=300.0,
                  tensor_fusion_threshold=1024 * 1024, backend_type="tcp", shared_memory=True, metrics=None):
-        if backend_type != "tcp":
-            raise ValueError(f"backend_type: {backend_type} is not in this client; use tcp, which maps memory on one host")
+        backend_type = _backend_type(backend_type)
         self.role, self.rank, self.world_size = role, rank, world_size
-        self.metadata, self.model, self.model_name = dict(metadata or {}), model, model_name
+        # Sources ask only those into a broadcast that speak its language.
+        self.metadata = {**(metadata or {}), **({} if backend_type is BackendType.TCP else {"backend_type": backend_type.value})}
+        self.model, self.model_name = model, model_name
         self.args, self.quantization_config = args, quantization_config
         self.is_registered, self.weights = False, None
         self.metrics = metrics or MetricsCollector()
         self.coordinator = Coordinator(coordinator_url, token, max_retries, retry_delay_seconds)
         self._beats = Coordinator(coordinator_url, token, 0, retry_delay_seconds, heartbeat_interval_seconds)
         self._ip, self._device_id, self._interval = ip, device_id, heartbeat_interval_seconds
-        self.backend = TcpBackend(self.coordinator, ip, port, self.metrics, timeout_seconds,
-                                  TensorFusion(tensor_fusion_threshold), shared_memory)
+        given = (self.coordinator, ip, port, self.metrics, timeout_seconds, TensorFusion(tensor_fusion_threshold), shared_memory)
+        is_tcp = backend_type is BackendType.TCP
+        self.backend = TcpBackend(*given) if is_tcp else DeviceDirectBackend(backend_type, device_id, *given)
         self._incarnation, self._stopping, self._heartbeat = uuid.uuid4().hex, threading.Event(), None
         self._published, self._update_lock = [], threading.Lock()
         # Newest version published here: a coordinator that began empty does not know it.
@@ -179,7 +182,7 @@ class CheckpointEngineClient:
         versions = [self.coordinator.get("/weight_offer", group_name=name)["version"] for name in groups.values()]
         version = asked if asked is not None else max([self._version, *(known or 0 for known in versions)]) + 1
         key = f"weights/{stage}/{version}/{self._incarnation}"
-        package, manifest = self.backend.publish(key, tensors)
+        package, manifest = self.backend.publish(key, tensors, lambda node: _role_of(node) in roles)
         manifest = {**manifest, "pp_size": pp_size, "quantization_config": self.quantization_config}
         try:
             for name in groups.values():
@@ -206,7 +209,7 @@ class CheckpointEngineClient:
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + 1.0
                 try:
-                    living = [node for node in self.backend.living() if node.rsplit("_", 1)[0] in roles]
+                    living = [node for node in self.backend.living() if _role_of(node) in roles]
                     is_behind = bool(set(living) - package.held) and self._is_behind(roles, version)
                 except CoordinatorError:
                     # It comes back with the same members; bytes do not pass it.
@@ -275,6 +278,17 @@ class CheckpointEngineClient:
                 continue
             if offer["manifest"] is not None and offer["version"] > after:
                 return offer
+
+
+def _role_of(node):
+    return node.rsplit("_", 1)[0]
+
+
+def _backend_type(given):
+    try:
+        return BackendType(given.lower() if isinstance(given, str) else given)
+    except ValueError:
+        raise ValueError(f"backend_type: {given} is unknown; use one of {', '.join(kind.value for kind in BackendType)}") from None
 
 
 def _digest(manifests):

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 
-from .store import boot_id
+from .store import LINE_MAX, boot_id
 
 CHUNK = 1 << 20
 ATTEMPTS = 3
@@ -49,6 +49,20 @@ def say_held(manifest, node_id, timeout_seconds, address=None):
     return True
 
 
+def join(manifest, node_id, timeout_seconds, address=None):
+    """Waits for the source to begin its broadcast. Returns its members and store. Raises PeerGone when this node is not among them."""
+    with _connect(address or manifest["address"], time.monotonic() + timeout_seconds) as connection:
+        connection.settimeout(timeout_seconds)
+        return _ask(connection, manifest, {"join": node_id})
+
+
+def verify(buffers, manifest, whence):
+    """Raises PeerGone when a buffer is not what the manifest announces."""
+    for index, (buffer, row) in enumerate(zip(buffers, manifest["buffers"])):
+        if digest_of(buffer) != row["digest"]:
+            raise PeerGone(f"{whence}: buffer {index} of {manifest['key']} has another digest than announced")
+
+
 def _mapped(manifest):
     """Copies out of the source's memory; None when it is not on this host, is gone, or has other bytes there."""
     place = manifest.get("memory")
@@ -85,9 +99,7 @@ def _fetched(manifest, address, deadline):
             if attempt == ATTEMPTS - 1 or time.monotonic() >= deadline:
                 raise PeerGone(f"{address}: {error}") from error
             time.sleep(0.05 * 2**attempt)
-    for index, (buffer, row) in enumerate(zip(buffers, manifest["buffers"])):
-        if digest_of(buffer) != row["digest"]:
-            raise PeerGone(f"{address}: buffer {index} of {manifest['key']} has another digest than announced")
+    verify(buffers, manifest, address)
     return buffers
 
 
@@ -113,7 +125,7 @@ def _ask(connection, manifest, question):
     line = b""
     while not line.endswith(b"\n"):
         byte = connection.recv(1)
-        if byte == b"" or len(line) > 4_096:
+        if byte == b"" or len(line) > LINE_MAX:
             raise ConnectionError("the connection ended")
         line += byte
     try:

@@ -40,6 +40,8 @@ class Package:
         for offset, buffer in zip(self._offsets, buffers):
             self._view[offset:offset + len(buffer)] = buffer
         self.held, self.changed = set(), threading.Condition()
+        # Where it is broadcast, too: who takes part.
+        self.gathering = None
 
     def view(self, index, offset=0):
         start = self._offsets[index]
@@ -166,6 +168,10 @@ class PackageServer:
             package.hold(str(asked["held"])[:256])
             connection.sendall(b'{"ok": true}\n')
             return True
+        if "join" in asked:
+            told = package.gathering.join(str(asked["join"])[:256]) if package.gathering is not None else None
+            connection.sendall(json.dumps({"ok": True, **told}).encode() + b"\n" if told else b'{"ok": false, "error": "join: the broadcast has begun"}\n')
+            return False
         index, offset = asked.get("buffer"), asked.get("offset", 0)
         if type(index) is not int or type(offset) is not int or not 0 <= index < len(package.sizes) or not 0 <= offset <= package.sizes[index]:
             connection.sendall(b'{"ok": false, "error": "buffer, offset: out of range"}\n')

@@ -32,7 +32,13 @@ describe("the tools that some tests need", () => {
   const asRoot = { id: "echo 0" };
 
   it("are installed where they are missing and that can be done", () => {
-    const { status, lines, folder } = bash("install_tools", { ...asRoot, ip: "", chromium: "", "apt-get": recorder });
+    const { status, lines, folder } = bash("install_tools", {
+      ...asRoot,
+      ip: "",
+      chromium: "",
+      dpkg: "",
+      "apt-get": recorder,
+    });
     expect(lines).toEqual(["installing nftables for tests that need them"]);
     expect(status).toBe(0);
     const calls = readFileSync(join(folder, "calls"), "utf8").trim().split("\n");
@@ -40,7 +46,7 @@ describe("the tools that some tests need", () => {
   });
 
   it("are left alone where they are there", () => {
-    const { status, lines, stderr } = bash("install_tools", { ip: "", nft: "", chromium: "" });
+    const { status, lines, stderr } = bash("install_tools", { ip: "", nft: "", chromium: "", dpkg: "" });
     expect({ status, lines, stderr }).toEqual({ status: 0, lines: [], stderr: "" });
   });
 
@@ -50,7 +56,7 @@ describe("the tools that some tests need", () => {
     ["apt-get fails", { ...asRoot, "apt-get": "exit 100" }, "because apt-get failed"],
   ])("are said to be missing where %s, and the run goes on", (_, programs, why) => {
     const { status, lines } = bash("install_tools\necho on", programs);
-    const missing = `not installed: iproute2 nftables chromium, ${why}; tests that need them are skipped`;
+    const missing = `not installed: iproute2 nftables chromium libgloo-dev, ${why}; tests that need them are skipped`;
     expect(lines.slice(-2)).toEqual([missing, "on"]);
     expect(status).toBe(0);
   });

@@ -1,12 +1,13 @@
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { tallyOfCtest } from "../../../scripts/lib/ctest.mjs";
 import { runCommand } from "../../../scripts/lib/run-command.mjs";
 import { conclude, one, sumOf } from "../../../scripts/lib/tally.mjs";
-import { skippedIn, tallyOf } from "../../../scripts/lib/vitest.mjs";
+import { filesThatWait, waitingLine } from "../../../scripts/lib/turns.mjs";
+import { skippedIn, tallyOf, testFilesIn } from "../../../scripts/lib/vitest.mjs";
 import { root } from "../checks/repository.ts";
 
 const failureMessages = ["\u001b[31mAssertionError: expected 1 to be 2\u001b[39m\n    at a.test.ts:3:5"];
@@ -16,6 +17,7 @@ const file = (status: string, ...statuses: string[]) => ({
   message: "\nSyntaxError: no such thing\n    at a.test.ts",
   assertionResults: statuses.map((each, index) => ({ fullName: `test ${index}`, status: each, failureMessages })),
 });
+const failed = { code: 1, ended: "ended with code 1" };
 const oneFailed = "packages/a.test.ts > test 2: AssertionError: expected 1 to be 2";
 
 describe("counting vitest's results", () => {
@@ -25,7 +27,7 @@ describe("counting vitest's results", () => {
       numFailedTests: 1,
       testResults: [file("failed", "passed", "passed", "failed", "skipped")],
     };
-    expect(tallyOf(report, 1, "unit")).toEqual({ passed: 2, failed: 1, failures: [oneFailed] });
+    expect(tallyOf(report, failed, "unit")).toEqual({ passed: 2, failed: 1, failures: [oneFailed] });
   });
 
   it("has a line with the reason for each skipped test, and one for a test without a reason where nobody chose among them", () => {
@@ -40,7 +42,7 @@ describe("counting vitest's results", () => {
 
   it("counts a file that could not be loaded as a failure", () => {
     const testResults = [file("passed", "passed"), file("failed")];
-    expect(tallyOf({ numPassedTests: 1, numFailedTests: 0, testResults }, 1, "unit")).toEqual({
+    expect(tallyOf({ numPassedTests: 1, numFailedTests: 0, testResults }, failed, "unit")).toEqual({
       ...{ passed: 1, failed: 1 },
       failures: ["packages/a.test.ts: SyntaxError: no such thing"],
     });
@@ -49,8 +51,37 @@ describe("counting vitest's results", () => {
   it("counts an error outside of tests, and a run without a report, as a failure", () => {
     const report = { numPassedTests: 1, numFailedTests: 0, testResults: [file("passed", "passed")] };
     const failures = ["unit: vitest ended with code 1, and no test failed; its output says why"];
-    expect(tallyOf(report, 1, "unit")).toEqual({ passed: 1, failed: 1, failures });
-    expect(tallyOf(null, 1, "unit")).toEqual({ passed: 0, failed: 1, failures });
+    expect(tallyOf(report, failed, "unit")).toEqual({ passed: 1, failed: 1, failures });
+    expect(tallyOf(null, failed, "unit")).toEqual({ passed: 0, failed: 1, failures });
+  });
+
+  it("says that it was ended because it was too slow", () => {
+    const failures = ["e2e: vitest was ended after 60 min: too slow, and no test failed; its output says why"];
+    const ended = { code: 143, ended: "was ended after 60 min: too slow" };
+    expect(tallyOf(null, ended, "e2e")).toEqual({ passed: 0, failed: 1, failures });
+  });
+});
+
+describe("end-to-end files of one commit", () => {
+  const files = testFilesIn("test/e2e");
+  const [even, odd] = [filesThatWait(files, "6"), filesThatWait(files, "7")];
+
+  it("are all of them by hand", () => expect(filesThatWait(files, undefined)).toEqual([]));
+
+  it("are those that wait at the commit before, and what runs at both", () => {
+    expect(even.filter((file) => odd.includes(file))).toEqual([]);
+    const both = files.filter((file) => ![...even, ...odd].includes(file));
+    expect(both.map((file) => basename(file)).sort()).toEqual(
+      ["check", "newcomer", "resume", "same-hash", "saved-work", "several-hosts", "snapshots", "unsupervised"].map(
+        (name) => `${name}.test.ts`,
+      ),
+    );
+    for (const half of [even, odd]) expect(half.length).toBeGreaterThan(files.length / 3);
+  });
+
+  it("are named in one line when they wait", () => {
+    const waiting = ["test/e2e/fleet.test.ts", "test/e2e/agents.test.ts"];
+    expect(waitingLine(waiting, 3)).toBe("2 of 3 end-to-end files: the next commit's turn runs them: fleet, agents");
   });
 });
 

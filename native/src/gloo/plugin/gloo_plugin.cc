@@ -13,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "core/limits.h"
 #include "gloo/gloo_abi.h"
 #include "gloo/plugin/guarded_transport.h"
 

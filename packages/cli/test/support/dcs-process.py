@@ -1,11 +1,13 @@
 """One process of the test of flows: it uses nothing but the client. Arguments: coordinator, role, and what it does."""
 import asyncio
+import os
 import sys
 
 from muster_dcs import CoordinatorError, Tensor, create_client
 
 NAMES = [f"layer.{i}.weight" for i in range(12)]
 BYTES = 1 << 18
+BACKEND = os.environ.get("DCS_BACKEND", "tcp")
 
 
 def tensors_of(version):
@@ -15,7 +17,7 @@ def tensors_of(version):
 
 async def source(url, stage, stages):
     metadata = {"pp_rank": int(stage), "pp_size": int(stages), "is_pp_src_rank": True}
-    client = await create_client(url, "actor", metadata=metadata, shared_memory=False, timeout_seconds=60,
+    client = await create_client(url, "actor", metadata=metadata, shared_memory=False, timeout_seconds=60, backend_type=BACKEND,
                                  heartbeat_interval_seconds=0.3, max_retries=8, retry_delay_seconds=0.2)
     print("registered", client.node_id, flush=True)
     last = 0
@@ -32,7 +34,7 @@ async def source(url, stage, stages):
 
 
 async def receiver(url, role, stages):
-    client = await create_client(url, role, shared_memory=False, heartbeat_interval_seconds=0.3, max_retries=8,
+    client = await create_client(url, role, shared_memory=False, backend_type=BACKEND, heartbeat_interval_seconds=0.3, max_retries=8,
                                  retry_delay_seconds=0.2)
     print("registered", client.node_id, flush=True)
     while True:
@@ -41,6 +43,8 @@ async def receiver(url, role, stages):
         whole = len(weights.tensors) == len(NAMES) * int(stages)
         same = all(bytes(tensor.data) == expected for tensor in weights.tensors.values())
         print("holds" if whole and same else "TORN", weights.version, flush=True)
+        if BACKEND != "tcp":
+            print("fell back", client.metrics.get_all()["errors"].get(BACKEND, 0), flush=True)
 
 
 async def main(url, role, *more):
