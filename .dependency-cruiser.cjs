@@ -113,7 +113,7 @@ module.exports = {
     ...layers,
     forbid(
       "doors-only",
-      "Another package is entered through index.ts only; the embedded engine, workers, inference servers, the checks of engines and the figures of a router have entries of their own.",
+      "Another package is entered through index.ts only; the embedded engine, workers, inference servers, the checks of engines, the figures of a router and what a process needs before all else have entries of their own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
       {
         path: "^packages/[^/]+/src/",
@@ -122,6 +122,7 @@ module.exports = {
           "^packages/[^/]+/src/(index|internal)\\.ts$",
           "^packages/engine/src/(embedded|worker|served)/index\\.ts$",
           "^packages/router/src/router-config\\.ts$",
+          "^packages/runtime/src/process\\.ts$",
         ],
       },
     ),

@@ -35,8 +35,12 @@ const fixture: Readonly<
   ],
 };
 
-/** Where processes are made of roles: the command that starts one, and the simulator. */
-const makers = ["packages/cli/src/commands/actors.ts", "packages/sim/src/cluster/cluster.ts"];
+/** Where processes are made of roles: the list of commands, the command that starts one, and the simulator. */
+const makers = [
+  "packages/cli/src/commands/list.ts",
+  "packages/cli/src/commands/replicas.ts",
+  "packages/sim/src/cluster/cluster.ts",
+];
 
 /** Files in which a role may be wrong: the others have no word of any. */
 const ofRoles = /\b(policy|rollout|checkpoint|capacity|\w*[rR]oles?)\b/;

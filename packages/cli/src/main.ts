@@ -1,18 +1,18 @@
 /** Runs the command line: faults become one message and an exit code. */
 import { messageOf } from "@muster/base";
-import { exitCodes, leaveMemoryOutOfDumps } from "@muster/runtime";
+import { exitCodes, leaveMemoryOutOfDumps } from "@muster/runtime/process";
 import { CommanderError } from "commander";
-import { exitCodeOf } from "./commands/common.ts";
+import { exitCodeOf } from "./exit-code.ts";
 import { endWithOutput } from "./job/output.ts";
-import { createProgram } from "./program.ts";
-import { cleanBlock } from "./report/index.ts";
+import { programFor } from "./program.ts";
+import { cleanBlock } from "./report/text.ts";
 
 /** Runs the command line and sets the exit code of the process. `argv` as in `process.argv`. */
 export async function main(argv: readonly string[]): Promise<void> {
   leaveMemoryOutOfDumps(process.env);
   const codeOfLoss = endWithOutput();
   try {
-    await createProgram().parseAsync([...argv]);
+    await (await programFor(argv)).parseAsync([...argv]);
   } catch (error) {
     if (error instanceof CommanderError) {
       process.exitCode = error.exitCode === 0 ? exitCodes.ok : exitCodes.badInput;

@@ -129,8 +129,8 @@ describe("a job file", { timeout }, () => {
 });
 
 describe("help", { timeout }, () => {
-  it("has examples of every command, all of commands and options that exist", () => {
-    const nodes = commandsOf(treeOf(createProgram()));
+  it("has examples of every command, all of commands and options that exist", async () => {
+    const nodes = commandsOf(treeOf(await createProgram()));
     const names = nodes.map(({ path }) => path.join(" ")).filter((name) => !/(^| )help$/.test(name));
     expect(Object.keys(examples).sort()).toEqual(names.sort());
     for (const [name, lines] of Object.entries(examples)) {

@@ -9,7 +9,7 @@ import { fishScript } from "../src/completion/fish.ts";
 import { zshScript } from "../src/completion/zsh.ts";
 import { createProgram } from "../src/program.ts";
 
-const tree = treeOf(createProgram());
+const tree = treeOf(await createProgram());
 
 describe("completion in bash", () => {
   let directory: TempDirectory;

@@ -39,7 +39,7 @@ beforeEach(() => {
 });
 
 const run = async (...args: readonly string[]): Promise<void> => {
-  await createProgram().parseAsync(["node", "muster", "export", ...args]);
+  await (await createProgram()).parseAsync(["node", "muster", "export", ...args]);
 };
 const newest = () => join(root, readdirSync(root).find((name) => name.startsWith("step-")) ?? "");
 

@@ -8,7 +8,7 @@ import { root } from "./support/muster.ts";
 
 describe("the reference of the command line", () => {
   it("says what the commands say (otherwise: npm run docs)", async () => {
-    const tree = treeOf(createProgram());
+    const tree = treeOf(await createProgram());
     await expect(pageOf(tree)).toMatchFileSnapshot(join(root, "docs/reference/cli.md"));
   });
 });

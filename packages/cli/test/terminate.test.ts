@@ -124,8 +124,8 @@ const quick = ["completion", "help", "jobs", "report", "types"];
 /** Those of `terminate-long`, and of the last tests here. */
 const elsewhere = ["bench", "chaos", "samples", "worker"];
 
-test("every command of muster is among those that are ended here", () => {
-  const all = createProgram().commands.map((command) => command.name());
+test("every command of muster is among those that are ended here", async () => {
+  const all = (await createProgram()).commands.map((command) => command.name());
   const tried = [...atBroker, ...atFile, ...servers].map(([command]) => command);
   expect([...new Set([...tried, ...quick, ...elsewhere])].sort()).toEqual([...new Set([...all, "help"])].sort());
 });

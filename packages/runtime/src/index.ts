@@ -39,7 +39,6 @@ export type {
   PersistBatch,
   Typed,
 } from "./host/types.ts";
-export { leaveMemoryOutOfDumps } from "./lifecycle/core-dumps.ts";
 export { type ExitCode, exitCodes } from "./lifecycle/exit-codes.ts";
 export { installLifecycle, type LifecycleOptions, type ProcessDoor, type StopReason } from "./lifecycle/lifecycle.ts";
 export { runtimeMetrics } from "./metrics.ts";

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { leaveMemoryOutOfDumps } from "../src/index.ts";
+import { leaveMemoryOutOfDumps } from "../src/process.ts";
 
 const switches = "/proc/self/coredump_filter";
 /** Switches of a program that this process starts, see core(5). */

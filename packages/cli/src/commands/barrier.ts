@@ -9,6 +9,7 @@ import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { rankOf, weightsOf } from "../job/rank-options.ts";
 import { cleanLine } from "../report/index.ts";
 import { countOf, durationOf, type LocationOptions, withLocation } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends LocationOptions {
   readonly iteration: string;
@@ -32,7 +33,7 @@ const iterationMax = 1_000_000_000;
 
 /** Adds the command. */
 export function addBarrierCommand(program: Command): void {
-  withLocation(program.command("barrier").description("wait in a script until all of its ranks have finished a phase"))
+  withLocation(listed(program, "barrier"))
     .argument("<phase>", "the phase that this rank has finished, 0 to 13")
     .requiredOption("--iteration <n>", "iteration of the script")
     .requiredOption("--ranks <n>", "how many ranks there are")

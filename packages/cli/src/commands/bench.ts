@@ -16,6 +16,7 @@ import { benchSameHost } from "../bench/weights/same-host.ts";
 import { benchSeveralHosts } from "../bench/weights/several-hosts.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
+import { listed } from "./list.ts";
 
 /** What a measurement gets from the command line. */
 interface BenchContext {
@@ -61,7 +62,7 @@ interface WeightsOptions extends Options {
 
 /** Adds the command and its measurements. */
 export function addBenchCommands(program: Command): void {
-  const bench = program.command("bench").description("measure how fast this machine moves weights and gradients");
+  const bench = listed(program, "bench");
   withCommon(bench.command("weights").description("measure one version on its way from a trainer to all samplers"))
     .addOption(
       new Option(

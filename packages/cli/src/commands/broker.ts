@@ -11,6 +11,7 @@ import { untilInterrupted } from "../job/interrupt.ts";
 import { findNatsServer } from "../run/broker.ts";
 import { ServerKeeper } from "../run/server-keeper.ts";
 import { collect, portOf } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly job: readonly string[];
@@ -23,9 +24,7 @@ const directoryDefault = "broker";
 
 /** Adds the command. */
 export function addBrokerCommand(program: Command): void {
-  program
-    .command("broker")
-    .description("run one nats-server for several jobs of this host, each with users of its own")
+  listed(program, "broker")
     .option("--job <name>", "name of a job that may use it; give it for each", collect, [])
     .option("--directory <folder>", "folder of its store, its keys and the users of each job", directoryDefault)
     .option("--port <port>", "port on loopback (default: the one of before, or any free one)")

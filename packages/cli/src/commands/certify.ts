@@ -13,6 +13,7 @@ import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { collect, durationOf, jobFileDefault, stepOf } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly runs: string;
@@ -33,9 +34,7 @@ const killsMax = 32;
 
 /** Adds the command. */
 export function addCertifyCommand(program: Command): void {
-  program
-    .command("certify")
-    .summary("prove which level of determinism a job has on this hardware")
+  listed(program, "certify")
     .description(
       "run a job in peace and with kills, and prove its level: L0 nothing lost or trained twice, L1 same data, L2 same responses, L3 same weights",
     )

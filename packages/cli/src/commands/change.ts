@@ -3,13 +3,13 @@ import type { Command } from "commander";
 import { type CommandOptions, giveCommand, withCommandOptions } from "../job/give-command.ts";
 import { changeableText, settingsOf } from "../job/settings.ts";
 import { stepOf } from "./common.ts";
+import { listed } from "./list.ts";
 
 /** Adds the command. */
 export function addChangeCommand(program: Command): void {
   withCommandOptions(
-    program
-      .command("change <settings...>")
-      .summary("change settings of a job from a step on")
+    listed(program, "change")
+      .argument("<settings...>")
       .description(`change settings of a job, e.g. optimizer.lr=0.0005; there are ${changeableText}`),
   )
     .option("--from-step <n>", "first step with them (default: the next one that has not begun)")

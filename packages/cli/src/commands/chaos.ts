@@ -18,6 +18,7 @@ import { untilInterrupted } from "../job/interrupt.ts";
 import { findNatsServer } from "../run/broker.ts";
 import { newsOf } from "../run/narrator.ts";
 import { collect, jobFileDefault } from "./common.ts";
+import { listed } from "./list.ts";
 
 type ChaosOptions = Parameters<Simulator["runWithFaults"]>[0];
 
@@ -41,9 +42,7 @@ interface Options {
 
 /** Adds the command. */
 export function addChaosCommand(program: Command): void {
-  program
-    .command("chaos")
-    .description("kill, freeze and cut the processes of a real job by a seeded plan, and compare it with a quiet run")
+  listed(program, "chaos")
     .option("--minutes <count>", "how long faults go on", "2")
     .option("--seed <number>", "seed of the plan and of the job (default: drawn and printed)")
     .option("--job-file <file>", "job file", jobFileDefault)

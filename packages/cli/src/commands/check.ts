@@ -11,6 +11,7 @@ import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { findJournal, readJournalCopy } from "../run/journal-copy.ts";
 import { auditText } from "../view/audit-text.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly runs: string;
@@ -23,9 +24,7 @@ const sayEveryMs = 5_000;
 
 /** Adds the command. */
 export function addCheckCommand(program: Command): void {
-  program
-    .command("check")
-    .description("audit a run by its files: nothing lost, nothing trained twice, one digest per version")
+  listed(program, "check")
     .argument("[run]", "name of the run, or its folder", newestName)
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--no-journal", "leave the journal out; without it no nats-server is needed")

@@ -1,8 +1,8 @@
 /** Options that several commands share, and how their faults end. */
 import { resolve } from "node:path";
-import { hasCode, MusterError, messageOf, parseDurationMs, parseSizeBytes } from "@muster/base";
+import { messageOf, parseDurationMs, parseSizeBytes } from "@muster/base";
 import { deviceSchema, devicesMax, doubledOf, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";
-import { type ExitCode, exitCodes, type LogLevel, logLevels } from "@muster/runtime";
+import { type LogLevel, logLevels } from "@muster/runtime";
 import { type Command, Option } from "commander";
 import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
@@ -153,11 +153,4 @@ export function countsOf(option: string, texts: readonly string[]): Partial<Reco
     counts[role] = Number(count);
   }
   return counts;
-}
-
-/** What a fault means for the exit code: some pass by themselves, those of the input and the host are the user's to mend, the rest is ours. */
-export function exitCodeOf(error: unknown): ExitCode {
-  if (hasCode(error, "MUSTER_ERR_INVARIANT_BROKEN") || !(error instanceof MusterError))
-    return exitCodes.brokenInvariant;
-  return error.retryable || hasCode(error, "MUSTER_ERR_FENCED") ? exitCodes.temporary : exitCodes.badInput;
 }

@@ -4,6 +4,7 @@ import { bashScript } from "../completion/bash.ts";
 import { type CommandNode, treeOf } from "../completion/command-tree.ts";
 import { fishScript } from "../completion/fish.ts";
 import { zshScript } from "../completion/zsh.ts";
+import { listed } from "./list.ts";
 
 const scripts: Readonly<Record<string, (tree: CommandNode) => string>> = {
   bash: bashScript,
@@ -13,9 +14,7 @@ const scripts: Readonly<Record<string, (tree: CommandNode) => string>> = {
 
 /** Adds the command; it completes whatever `program` has by the time it runs. */
 export function addCompletionCommand(program: Command): void {
-  program
-    .command("completion")
-    .description("print a completion script for a shell")
+  listed(program, "completion")
     .addArgument(new Argument("<shell>", "your shell").choices(Object.keys(scripts)))
     .action((shell: string) => {
       process.stdout.write(scripts[shell]?.(treeOf(program)) ?? "");

@@ -5,6 +5,7 @@ import { exitCodes, explainConfig, type LoadedJob, type Setting } from "@muster/
 import type { Command } from "commander";
 import { loadJobFile } from "../composition/engines.ts";
 import { collect, jobFileDefault } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly set: readonly string[];
@@ -14,7 +15,7 @@ interface Options {
 
 /** Adds the commands. */
 export function addConfigCommands(program: Command): void {
-  const config = program.command("config").description("print or check the configuration of a job");
+  const config = listed(program, "config");
   withSources(config.command("print").description("print every key of a job with its value, as a job file"))
     .option("--explain", "say where each value comes from: default, file and line, environment, or flag")
     .option("--json", "write JSON: the compiled configuration, or with --explain a list of keys")

@@ -5,16 +5,13 @@ import type { Command } from "commander";
 import { connectionRoles, connectionText, credentialsOf, findConnection } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 import { type LocationOptions, locationOf, withLocation } from "./common.ts";
+import { listed } from "./list.ts";
 
 const everyRole = "all";
 
 /** Adds the command. */
 export function addCredentialsCommand(program: Command): void {
-  withLocation(
-    program
-      .command("credentials")
-      .description("write a connection file with the keys of some roles, or of one replica"),
-  )
+  withLocation(listed(program, "credentials"))
     .argument("<role...>", `what the host is to run: ${connectionRoles.join(", ")}, or ${everyRole}`)
     .option("--replica <id>", "credentials that fit one process of the role and no other")
     .action((names: readonly string[], options: Options) => {

@@ -14,6 +14,7 @@ import { withJob } from "../job/open-job.ts";
 import { cleanLine } from "../report/index.ts";
 import { newsOf } from "../run/narrator.ts";
 import { collect, type LocationOptions, withLocation } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends LocationOptions, TlsOptions {
   readonly listen: string;
@@ -30,9 +31,7 @@ const tokenMax = 512;
 
 /** Adds the command. */
 export function addDashboardCommand(program: Command): void {
-  const command = program
-    .command("dashboard")
-    .description("show a job in the browser, with the commands of an operator");
+  const command = listed(program, "dashboard");
   withTls(withLocation(command))
     .option("--listen <host:port>", "where the page is served; port 0 for any free one", listenDefault)
     .option("--allow-host <name>", "another name by which browsers call this host; may be repeated", collect, [])

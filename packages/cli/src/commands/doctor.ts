@@ -13,6 +13,7 @@ import { checkMachine } from "../doctor/machine.ts";
 import { checkPartitions } from "../doctor/partitions.ts";
 import { checkNative } from "../doctor/tools.ts";
 import { cleanLine } from "../report/index.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly runs: string;
@@ -23,9 +24,7 @@ interface Options {
 
 /** Adds the command. */
 export function addDoctorCommand(program: Command): void {
-  program
-    .command("doctor")
-    .description("check what this machine needs to run a job, and say what is missing")
+  listed(program, "doctor")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--engine <name>", "engine that is checked, too: a name, or the path of a module", "embedded")
     .option("--url <address>", "inference server that is looked at, with --engine openai, sglang or vllm")

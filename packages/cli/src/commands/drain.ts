@@ -12,6 +12,7 @@ import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { sayRun } from "../job/run-state.ts";
 import { cleanLine } from "../report/index.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends LocationOptions {
   readonly commandId?: string;
@@ -27,7 +28,7 @@ interface Departure {
 
 /** Adds the command. */
 export function addDrainCommand(program: Command): void {
-  withLocation(program.command("drain").description("have a replica hand back its work and leave"))
+  withLocation(listed(program, "drain"))
     .argument("<replica-id>", "id of the replica, as muster status shows it")
     .option("--command-id <id>", "id of the command: the same id again is the same command (default: a new one)")
     .option("--timeout <duration>", "how long to wait until it has left", "60s")

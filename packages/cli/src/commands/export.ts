@@ -9,6 +9,7 @@ import { makeFolderSync } from "@muster/runtime";
 import { encodeLlamaGguf, encodeSafetensors, encodeShards } from "@muster/tensors";
 import { type Command, Option } from "commander";
 import { errors } from "../errors.ts";
+import { listed } from "./list.ts";
 
 const formats = ["hf", "gguf"] as const;
 
@@ -26,9 +27,7 @@ type Files = Readonly<Record<string, readonly Uint8Array[]>>;
 
 /** Adds the command. */
 export function addExportCommand(program: Command): void {
-  program
-    .command("export")
-    .description("write a checkpoint as other programs load it: a Hugging Face folder, or a GGUF file for llama.cpp")
+  listed(program, "export")
     .argument("<checkpoint>", "folder of a checkpoint, or of a job's checkpoints: then the newest")
     .addOption(new Option("--format <format>", "hf or gguf").choices(formats).default("hf"))
     .requiredOption("--out <path>", "folder (hf) or file (gguf) to write; it must not be there yet")

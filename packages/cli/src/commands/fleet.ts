@@ -4,41 +4,46 @@ import type { Command } from "commander";
 import { errors } from "../errors.ts";
 import { type CommandOptions, giveCommand, withCommandOptions } from "../job/give-command.ts";
 import { countsOf } from "./common.ts";
+import { type CommandName, listed } from "./list.ts";
 
-/** Adds the commands. */
-export function addFleetCommands(program: Command): void {
-  simple(program, "scale <counts...>", "set how many replicas of a role the nodes run, e.g. rollout=4").action(
-    async (counts: readonly string[], options: CommandOptions) => {
+/** Adds one of them. */
+export const addFleetCommand = {
+  scale: (program: Command): void => {
+    simple(program, "scale", "<counts...>").action(async (counts: readonly string[], options: CommandOptions) => {
       await give(options, "fleet.scale", countsOf("counts", counts));
-    },
-  );
-  for (const [name, kind, says] of [
-    ["cordon", "fleet.cordon", "keep new work away from a node or a replica"],
-    ["uncordon", "fleet.uncordon", "let new work come again"],
-    ["replace", "replica.replace", "start a new replica, then have this one leave"],
-  ] as const)
-    simple(program, `${name} <id>`, says).action(async (id: string, options: CommandOptions) => {
-      await give(options, kind, { id: checkId("id", id) });
     });
-  simple(program, "kill <replica-id>", "send a signal to the process of a replica, through its node")
-    .option("--signal <name>", `one of ${killSignals.join(", ")}`, "SIGKILL")
-    .action(async (id: string, options: CommandOptions & { readonly signal: string }) => {
-      await give(options, "replica.kill", { id: checkId("replica-id", id), signal: signalOf(options.signal) });
-    });
-  simple(program, "cancel <command-id>", "take back a command that is not done yet").action(
-    async (target: string, options: CommandOptions) => {
+  },
+  cordon: (program: Command): void => ofMember(program, "cordon", "fleet.cordon"),
+  uncordon: (program: Command): void => ofMember(program, "uncordon", "fleet.uncordon"),
+  replace: (program: Command): void => ofMember(program, "replace", "replica.replace"),
+  kill: (program: Command): void => {
+    simple(program, "kill", "<replica-id>")
+      .option("--signal <name>", `one of ${killSignals.join(", ")}`, "SIGKILL")
+      .action(async (id: string, options: CommandOptions & { readonly signal: string }) => {
+        await give(options, "replica.kill", { id: checkId("replica-id", id), signal: signalOf(options.signal) });
+      });
+  },
+  cancel: (program: Command): void => {
+    simple(program, "cancel", "<command-id>").action(async (target: string, options: CommandOptions) => {
       await give(options, "command.cancel", { target: checkId("command-id", target) });
-    },
-  );
-  addSendCommand(program);
+    });
+  },
+  send: addSendCommand,
+};
+
+function ofMember(
+  program: Command,
+  name: CommandName,
+  kind: "fleet.cordon" | "fleet.uncordon" | "replica.replace",
+): void {
+  simple(program, name, "<id>").action(async (id: string, options: CommandOptions) => {
+    await give(options, kind, { id: checkId("id", id) });
+  });
 }
 
 function addSendCommand(program: Command): void {
   withCommandOptions(
-    program
-      .command("send <kind>")
-      .description("send any command of an operator as a message")
-      .summary("send a command"),
+    listed(program, "send").argument("<kind>").description("send any command of an operator as a message"),
   )
     .requiredOption("--json <body>", "body of the message, a JSON object")
     .action(async (kind: string, options: CommandOptions & { readonly json: string }) => {
@@ -53,8 +58,8 @@ function addSendCommand(program: Command): void {
     });
 }
 
-function simple(program: Command, usage: string, says: string): Command {
-  return withCommandOptions(program.command(usage).description(says)).option("--json", "end with one line of JSON");
+function simple(program: Command, name: CommandName, argument: string): Command {
+  return withCommandOptions(listed(program, name).argument(argument)).option("--json", "end with one line of JSON");
 }
 
 async function give<K extends CommandKind>(options: CommandOptions, kind: K, body: Body<K>): Promise<void> {

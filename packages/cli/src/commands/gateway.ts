@@ -9,6 +9,7 @@ import { secretOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { collect, durationOf, levelOf, portOf, withLogLevel } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends TlsOptions {
   readonly host: string;
@@ -26,7 +27,7 @@ interface Options extends TlsOptions {
 
 /** Adds the command. */
 export function addGatewayCommand(program: Command): void {
-  const command = program.command("gateway").description("run the coordinator of the checkpoint service over HTTP");
+  const command = listed(program, "gateway");
   withTls(withLogLevel(command))
     .option("--host <address>", "address to listen on", "127.0.0.1")
     .option("--port <port>", "port to listen on; 0 for any free one", "8000")

@@ -1,5 +1,5 @@
 /** What help says beyond the options: examples of every command, and the exit codes. */
-import { exitCodes } from "@muster/runtime";
+import { exitCodes } from "@muster/runtime/process";
 import type { Command } from "commander";
 
 type Example = readonly [line: string, says: string];

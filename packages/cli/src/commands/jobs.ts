@@ -8,6 +8,7 @@ import { runsDefault } from "../composition/runs.ts";
 import { describeRun, type RunState } from "../job/run-state.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { type Column, table } from "../view/table.ts";
+import { listed } from "./list.ts";
 
 const columns: readonly Column[] = [
   { title: "JOB" },
@@ -21,9 +22,7 @@ const columns: readonly Column[] = [
 
 /** Adds the command. */
 export function addJobsCommand(program: Command): void {
-  program
-    .command("jobs")
-    .description("list the runs of a folder, newest first")
+  listed(program, "jobs")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--json", "write one line of JSON: a list of runs")
     .action(({ runs, json }: { readonly runs: string; readonly json?: boolean }) => {

@@ -8,6 +8,7 @@ import { errors } from "../errors.ts";
 import { findRun } from "../job/find-run.ts";
 import { htmlReport } from "../report/index.ts";
 import { readRecord } from "../run/read-record.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly runs: string;
@@ -17,9 +18,7 @@ interface Options {
 
 /** Adds the command. */
 export function addReportCommand(program: Command): void {
-  program
-    .command("report")
-    .description("write the report of a run, while it goes on or afterwards")
+  listed(program, "report")
     .argument("[job]", "name of the job (default: the newest one)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--out <file>", "where to write it (default: report.html in the folder of the run)")

@@ -20,6 +20,7 @@ import { errors } from "../errors.ts";
 import { findRun } from "../job/find-run.ts";
 import { followServing } from "../job/serving-files.ts";
 import { collect, countOf, durationOf, levelOf, portOf, secondsOf, sizeOf, withLogLevel } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends TlsOptions {
   readonly worker: readonly string[];
@@ -69,9 +70,7 @@ const slimeNames = [
 export function addRouterCommand(program: Command): void {
   const { pool, queue, attempt, retry, http, sessions, healthTimeoutMs } = routerDefaults;
   const seconds = (ms: number): string => `${ms / 1000}s`;
-  const command = program
-    .command("router")
-    .description("one HTTP address for many inference engines: health, fences by weight version, retries")
+  const command = listed(program, "router")
     .option("--worker <url>", "address of an engine, http://HOST:PORT; give it for each", collect, [])
     .option("--engines-resume", "the engines of --worker go on with a response, from prompt and tokens so far")
     .option("--job <name>", "also the samplers of this job that serve on this host")

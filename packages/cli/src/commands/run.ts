@@ -32,6 +32,7 @@ import type { RunEnd } from "../run/run-options.ts";
 import { type Terminal, terminalOf } from "../terminal/terminal.ts";
 import { wrappedText } from "../terminal/wrap.ts";
 import { devicesOf, jobFileDefault, levelOf, portOf, sizeOf, stepOf, withLogLevel } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends MultiNodeOptions {
   readonly job?: string;
@@ -69,9 +70,7 @@ const collect = (value: string, all: readonly string[]): readonly string[] => [.
 
 /** Adds the command. */
 export function addRunCommand(program: Command): void {
-  const described = program
-    .command("run")
-    .description("run a job on this machine, or on several, each actor its own process");
+  const described = listed(program, "run");
   withLogLevel(withMultiNode(described))
     .argument("[file]", `job file (default: the stored configuration of --job, else ${jobFileDefault})`)
     .option("--job <name>", "name of the run; an existing one is resumed (default: <job name>-<time>)")

@@ -10,6 +10,7 @@ import { describeRun } from "../job/run-state.ts";
 import type { SampleRecord } from "../report/index.ts";
 import { readSamples } from "../run/read-samples.ts";
 import { sampleText } from "../view/sample-text.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly job?: string;
@@ -27,9 +28,7 @@ const printedMax = 100_000;
 
 /** Adds the command. */
 export function addSamplesCommand(program: Command): void {
-  program
-    .command("samples")
-    .description("show prompts, responses and rewards of a job, the newest last")
+  listed(program, "samples")
     .option("--job <name>", "name of the job (default: the newest one)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--step <number>", "only those of this step")

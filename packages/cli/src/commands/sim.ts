@@ -12,6 +12,7 @@ import { loadSimulator, type Simulator } from "../composition/simulator.ts";
 import { errors } from "../errors.ts";
 import { findNatsServer } from "../run/broker.ts";
 import { durationOf } from "./common.ts";
+import { listed } from "./list.ts";
 
 type Profile = Parameters<Simulator["drawScenario"]>[1];
 type RunResult = Awaited<ReturnType<Simulator["runScenario"]>>;
@@ -58,9 +59,7 @@ const shrunkMax = 3;
 
 /** Adds the command. */
 export function addSimCommand(program: Command): void {
-  program
-    .command("sim")
-    .description("simulate jobs with faults in virtual time and check every invariant")
+  listed(program, "sim")
     .option("--seeds <count>", "how many seeds to run (default: 100; 1 with --seed)")
     .option("--seed <number>", "first seed (default: drawn and printed)")
     .addOption(new Option("--profile <name>", "kinds of faults").choices([...profiles]).default("swarm"))

@@ -13,6 +13,7 @@ import { Screen } from "../terminal/screen.ts";
 import { terminalOf } from "../terminal/terminal.ts";
 import { statusText } from "../view/status-text.ts";
 import { type LocationOptions, withLocation } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends LocationOptions {
   readonly json?: boolean;
@@ -30,7 +31,7 @@ const overStates: ReadonlySet<RunState["state"]> = new Set(["done", "stopped", "
 
 /** Adds the command. */
 export function addStatusCommand(program: Command): void {
-  withLocation(program.command("status").description("show a job: step, weights, mesh, ledger, members"))
+  withLocation(listed(program, "status"))
     .option("--watch", "show it again every second until the job ends")
     .option("--json", "write one line of JSON, each time")
     .action(async (options: Options) => {

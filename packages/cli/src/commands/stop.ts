@@ -10,6 +10,7 @@ import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { cleanLine } from "../report/index.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends LocationOptions {
   readonly reason: string;
@@ -21,9 +22,7 @@ const reasonLengthMax = 500;
 
 /** Adds the command. */
 export function addStopCommand(program: Command): void {
-  withLocation(
-    program.command("stop").description("end a job after the step that runs: last checkpoint, then everybody leaves"),
-  )
+  withLocation(listed(program, "stop"))
     .option("--reason <text>", "why, for the record", "stopped by an operator")
     .option("--timeout <duration>", "how long to wait for the end", "60s")
     .option("--json", "end with one line of JSON")

@@ -15,6 +15,7 @@ import { cleanLine } from "../report/index.ts";
 import { exportedText, trajectoriesIn } from "../run/phase-keeper.ts";
 import { Importer } from "../trajectories/importer.ts";
 import { openRunStore } from "../trajectories/run-store.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly job?: string;
@@ -27,9 +28,7 @@ const connectTimeoutMs = 10_000;
 
 /** Adds the commands. */
 export function addTrajectoriesCommands(program: Command): void {
-  const trajectories = program
-    .command("trajectories")
-    .description("finished groups of a run as files, for a run that only updates");
+  const trajectories = listed(program, "trajectories");
   withRun(trajectories.command("export").description("write what a run has sampled and its broker still has"))
     .option("--out <folder>", "where to; what is there already stays (default: trajectories in the folder of the run)")
     .action(async (options: Options) => {

@@ -1,15 +1,13 @@
 /** `muster types`: the declarations of what a job's own modules are given and return. */
 import { readFileSync } from "node:fs";
 import type { Command } from "commander";
+import { listed } from "./list.ts";
 
 /** Adds the command. */
 export function addTypesCommand(program: Command): void {
-  program
-    .command("types")
-    .description("print TypeScript declarations for modules of a job: tasks, rewards, generate functions")
-    .action(() => {
-      process.stdout.write(contractText());
-    });
+  listed(program, "types").action(() => {
+    process.stdout.write(contractText());
+  });
 }
 
 /** One file without imports, as the compiler wrote it. */

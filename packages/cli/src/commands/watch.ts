@@ -12,6 +12,7 @@ import { readEvents } from "../run/read-events.ts";
 import { terminalOf } from "../terminal/terminal.ts";
 import { eventJson, eventLine } from "../view/event-line.ts";
 import { type LocationOptions, withLocation } from "./common.ts";
+import { listed } from "./list.ts";
 
 interface Options extends LocationOptions {
   readonly json?: boolean;
@@ -20,7 +21,7 @@ interface Options extends LocationOptions {
 
 /** Adds the command. */
 export function addWatchCommand(program: Command): void {
-  withLocation(program.command("watch").description("follow the events of a job until it ends"))
+  withLocation(listed(program, "watch"))
     .option("--from-start", "begin with the first event that is still stored")
     .option("--json", "write one line of JSON per event")
     .action(async (options: Options) => {

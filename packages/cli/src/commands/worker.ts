@@ -8,6 +8,7 @@ import type { Command } from "commander";
 import { errors } from "../errors.ts";
 import { cleanLine } from "../report/index.ts";
 import { datesTrajectories, trajectoriesIn } from "../worker/trajectories.ts";
+import { listed } from "./list.ts";
 
 interface Options {
   readonly vocab: string;
@@ -22,9 +23,7 @@ const dates = needsOfTask(taskOf("dates"));
 
 /** Adds the commands. */
 export function addWorkerCommands(program: Command): void {
-  const worker = program
-    .command("worker")
-    .description("try a worker: a trainer, sampler, reward or reference that is a program of one's own");
+  const worker = listed(program, "worker");
   withFacts(worker.command("check").description("run a worker through everything that a job relies on"))
     .option("--trajectories <file>", "what a reward is tried with: lines of JSON, each as task.reward is asked")
     .option("--json", "write one line of JSON: ok, what the worker is, and the checks")

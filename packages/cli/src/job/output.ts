@@ -1,6 +1,6 @@
 /** Commands whose output goes nowhere, because its reader has left or there is no room for it: they end, those with work in order. */
 import { getSystemErrorMap } from "node:util";
-import { type ExitCode, exitCodes } from "@muster/runtime";
+import { type ExitCode, exitCodes } from "@muster/runtime/process";
 import { errors } from "../errors.ts";
 
 /** Work that is ended in order. */
