@@ -104,11 +104,6 @@ const atFile: readonly (readonly [string, readonly string[], (file: string) => r
     ["router-tokens"],
     (file) => ["router", "--port", "0", "--worker", "http://127.0.0.1:9", "--token-file", file],
   ],
-  [
-    "export",
-    ["step-00000001-v1-t1", "manifest.json"],
-    (file) => ["export", dirname(file), "--format", "hf", "--out", path("exported")],
-  ],
   ["check", ["checked", "events.jsonl"], (file) => ["check", dirname(file), "--no-journal"]],
 ];
 
@@ -119,8 +114,8 @@ const servers: readonly (readonly [string, (own: string) => readonly string[]])[
   ["router", () => ["--port", "0", "--worker", "http://127.0.0.1:9", "--json"]],
 ];
 
-/** Commands that read files and end. */
-const quick = ["completion", "help", "jobs", "report", "types"];
+/** Commands that read files and end; those of a checkpoint are opened without waiting, and one that is no plain file is refused. */
+const quick = ["completion", "export", "help", "jobs", "report", "types"];
 /** Those of `terminate-long`, and of the last tests here. */
 const elsewhere = ["bench", "chaos", "samples", "worker"];
 
