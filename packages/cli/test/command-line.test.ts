@@ -8,6 +8,8 @@ import { loadJobFile } from "../src/composition/engines.ts";
 import { createProgram } from "../src/program.ts";
 import { buildOnce, muster, root } from "./support/muster.ts";
 
+const program = await createProgram();
+
 const timeout = 30_000;
 let directory: TempDirectory;
 
@@ -129,8 +131,8 @@ describe("a job file", { timeout }, () => {
 });
 
 describe("help", { timeout }, () => {
-  it("has examples of every command, all of commands and options that exist", async () => {
-    const nodes = commandsOf(treeOf(await createProgram()));
+  it("has examples of every command, all of commands and options that exist", () => {
+    const nodes = commandsOf(treeOf(program));
     const names = nodes.map(({ path }) => path.join(" ")).filter((name) => !/(^| )help$/.test(name));
     expect(Object.keys(examples).sort()).toEqual(names.sort());
     for (const [name, lines] of Object.entries(examples)) {

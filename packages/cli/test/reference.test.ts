@@ -6,9 +6,11 @@ import { type CommandNode, commandsOf, treeOf } from "../src/completion/command-
 import { createProgram } from "../src/program.ts";
 import { root } from "./support/muster.ts";
 
+const program = await createProgram();
+
 describe("the reference of the command line", () => {
   it("says what the commands say (otherwise: npm run docs)", async () => {
-    const tree = treeOf(await createProgram());
+    const tree = treeOf(program);
     await expect(pageOf(tree)).toMatchFileSnapshot(join(root, "docs/reference/cli.md"));
   });
 });

@@ -12,6 +12,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createProgram } from "../src/program.ts";
 import { buildOnce, root } from "./support/muster.ts";
 
+const program = await createProgram();
+
 const { config } = loadJob({
   env: {},
   folder: "/",
@@ -119,8 +121,8 @@ const quick = ["completion", "export", "help", "jobs", "report", "types"];
 /** Those of `terminate-long`, and of the last tests here. */
 const elsewhere = ["bench", "chaos", "samples", "worker"];
 
-test("every command of muster is among those that are ended here", async () => {
-  const all = (await createProgram()).commands.map((command) => command.name());
+test("every command of muster is among those that are ended here", () => {
+  const all = program.commands.map((command) => command.name());
   const tried = [...atBroker, ...atFile, ...servers].map(([command]) => command);
   expect([...new Set([...tried, ...quick, ...elsewhere])].sort()).toEqual([...new Set([...all, "help"])].sort());
 });
