@@ -2,6 +2,7 @@
 import type { ControllerEvent, ControllerState } from "@muster/machines";
 import { control } from "@muster/machines/internal";
 import { describe, expect, it } from "vitest";
+import { isBarrierWaiting } from "../src/controller/barriers/plan-barriers.ts";
 import { initialControllerState } from "../src/controller/state.ts";
 import { bodiesOf, planWith } from "./states.ts";
 
@@ -220,5 +221,81 @@ describe("a barrier of scripts", () => {
     expect(Object.keys(desk.state.barriers?.table ?? {})).toHaveLength(64);
     for (let iteration = 300; iteration < 316; iteration++) desk.arrive(0, { iteration });
     expect(desk.arrive(0, { iteration: 316 }).refused()).toEqual([expect.stringContaining("16 barriers are open")]);
+  });
+
+  it("waits ten minutes where nobody says how long, and is as good as finished where there is nothing to share out", () => {
+    const desk = new Desk().arrive(0, { timeoutMs: undefined });
+    expect(bodiesOf(desk.tick(599_999).said, "alarm.raised")).toEqual([]);
+    expect(bodiesOf(desk.tick(600_000).said, "alarm.raised")).toHaveLength(1);
+    desk.arrive(1, { timeoutMs: undefined }).arrive(2, { timeoutMs: undefined });
+    expect(desk.ended()).toEqual([expect.objectContaining({ coverage: 1, shares: [] })]);
+  });
+
+  it("takes ranges up to the bounds of its items, empty ones too, and none that is turned round or goes beyond", () => {
+    for (const [from, to] of [
+      [0, 0],
+      [5, 5],
+      [0, 10],
+      [10, 10],
+    ])
+      expect(new Desk().arrive(0, { items: 10, done: [{ from, to }] }).refused(), `${from} to ${to}`).toEqual([]);
+    for (const [from, to] of [
+      [0, 11],
+      [6, 5],
+    ])
+      expect(new Desk().arrive(0, { items: 10, done: [{ from, to }] }).refused(), `${from} to ${to}`).toEqual([
+        `done has ${from} to ${to}, which is no range within items = 10; use 0 ≤ from ≤ to ≤ items`,
+      ]);
+  });
+
+  it("takes a rank that it went on without back only at phase 0, and only of a later iteration", () => {
+    const desk = new Desk().arrive(0, eject).arrive(1, eject).tick(1_000);
+    for (const refused of [
+      { iteration: 1, phase: 0 },
+      { iteration: 2, phase: 1 },
+      { iteration: 0, phase: 0 },
+    ])
+      expect(desk.arrive(2, { ...eject, ...refused }).refused(), JSON.stringify(refused)).toEqual([
+        "rank 2 was ejected in iteration 1; come back at phase 0 of iteration 2 or later",
+      ]);
+    expect(desk.arrive(2, { ...eject, iteration: 2, phase: 0 }).refused()).toEqual([]);
+  });
+
+  it("waits for ranks that are at another phase of the same iteration, and for those that were at one that is over", () => {
+    const desk = new Desk().arrive(0);
+    expect(desk.arrive(1, { phase: 5 }).arrive(2, { phase: 5 }).ended()).toEqual([]);
+    expect(desk.arrive(0, { phase: 5 }).ended()).toEqual([expect.objectContaining({ arrived: [0, 1, 2] })]);
+    expect(desk.arrive(0, { phase: 3 }).arrive(1, { phase: 3 }).ended()).toEqual([]);
+  });
+
+  it("does not count its time anew when a rank that came back alone comes again", () => {
+    const two = { ranks: 2, quorum: 1, ...eject };
+    const next = { ...two, iteration: 2, phase: 0 };
+    const desk = new Desk().arrive(0, two).tick(1_000).arrive(1, next).arrive(1, next, { atMs: 1_500 });
+    expect(bodiesOf(desk.tick(2_000).said, "alarm.raised")).toHaveLength(1);
+  });
+
+  it("says its end once as a fact and then as answers, of the one before as well, and asks for no look at the clock after that", () => {
+    const desk = new Desk();
+    for (const iteration of [1, 2]) for (const rank of [0, 1, 2]) desk.arrive(rank, { iteration });
+    expect(desk.said.map(({ type }) => type)).toEqual(["announce"]);
+    expect(isBarrierWaiting(desk.state)).toBe(false);
+    desk.arrive(1, { iteration: 1 });
+    expect(isBarrierWaiting(desk.state)).toBe(true);
+    expect(desk.tick(2_000).said.map(({ type }) => type)).toEqual(["answer"]);
+    expect(desk.ended()).toEqual([expect.objectContaining({ iteration: 1, outcome: "whole" })]);
+    expect(isBarrierWaiting(desk.state)).toBe(false);
+    expect(isBarrierWaiting(desk.arrive(0, { iteration: 3 }).state)).toBe(true);
+  });
+
+  it("says in its alarm whether it is to wait or too few are there", () => {
+    const detailOf = (onMissing: string) =>
+      bodiesOf(new Desk().arrive(0, { onMissing }).tick(1_000).said, "alarm.raised");
+    expect(detailOf("wait")).toEqual([
+      expect.objectContaining({ detail: expect.stringMatching(/it is to wait for all$/) }),
+    ]);
+    expect(detailOf("eject")).toEqual([
+      expect.objectContaining({ detail: expect.stringMatching(/fewer than quorum = 2 are there$/) }),
+    ]);
   });
 });

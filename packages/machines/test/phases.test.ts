@@ -34,6 +34,22 @@ describe("shares", () => {
     expect(unfinished(0, [])).toEqual([]);
   });
 
+  it("are of one piece where nothing was done in the middle, and empty beyond the last item", () => {
+    expect(unfinished(10, [{ from: 5, to: 5 }])).toEqual([{ from: 0, to: 10 }]);
+    expect(
+      unfinished(5, [
+        { from: 0, to: 5 },
+        { from: 7, to: 9 },
+      ]),
+    ).toEqual([]);
+    expect(
+      unfinished(8, [
+        { from: 0, to: 5 },
+        { from: 7, to: 9 },
+      ]),
+    ).toEqual([{ from: 5, to: 7 }]);
+  });
+
   it("have an exact sum, and none differs from its quota by 1 or more", () => {
     fc.assert(
       fc.property(itemsArbitrary, weightsArbitrary, (count, weights) => {
@@ -106,7 +122,10 @@ describe("a barrier", () => {
     const after = expire(barrier, 100);
     expect(after.end?.outcome ?? null).toBe(outcome);
     if (outcome === null) expect(after.dueAtMs).toBe(200);
-    else expect(after.end?.reason).toContain("rank 2 did not arrive within 100 ms");
+    else
+      expect(after.end?.reason).toBe(
+        `rank 2 did not arrive within 100 ms${outcome === "partial" ? "; 2 of 3 go on (quorum 2)" : ""}`,
+      );
   });
 
   it("that goes on without a rank shares out what it left, and says how much was done", () => {
@@ -151,6 +170,7 @@ describe("a barrier", () => {
   it.each<[Partial<BarrierRules>, string | null]>([
     [{}, null],
     [{ weights: [] }, null],
+    [{ weights: [1] }, "weights has 1 values for 3 ranks"],
     [{ weights: [1, 1] }, "weights has 2 values for 3 ranks"],
     [{ timeoutMs: 1_000 }, null],
     [{ timeoutMs: 999 }, "use at least 1000"],

@@ -25,7 +25,7 @@ export function largestRemainder(count: number, weights: readonly number[]): rea
   const left = count - parts.reduce((total, part) => total + part, 0);
   const byRemainder = quotas
     .map((quota, i) => ({ i, remainder: quota % whole }))
-    .sort((a, b) => (a.remainder === b.remainder ? a.i - b.i : a.remainder < b.remainder ? 1 : -1));
+    .sort((a, b) => Number(b.remainder - a.remainder));
   const more = new Set(byRemainder.slice(0, left).map(({ i }) => i));
   return parts.map((part, i) => part + (more.has(i) ? 1 : 0));
 }
@@ -59,17 +59,18 @@ export function shareOut(
   );
   const shares: Share[] = [];
   let at = 0;
-  let from = ranges[0]?.from ?? 0;
+  let dealt = 0;
   for (const [i, { rank }] of ranks.entries()) {
-    let wanted = parts[i] ?? 0;
+    let wanted = parts[i] as number;
     for (let range = ranges[at]; wanted > 0 && range; range = ranges[at]) {
+      const from = range.from + dealt;
       const to = Math.min(range.to, from + wanted);
       shares.push({ rank, from, to });
       wanted -= to - from;
-      from = to;
+      dealt += to - from;
       if (to === range.to) {
         at += 1;
-        from = ranges[at]?.from ?? 0;
+        dealt = 0;
       }
     }
   }

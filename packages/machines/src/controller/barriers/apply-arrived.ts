@@ -96,9 +96,8 @@ function isReturning({ out }: Barriers, { rank, iteration, phase }: Arrived["bod
 
 function openedFor(barriers: Barriers, body: Arrived["body"], rules: BarrierRules, nowMs: number): KeptBarrier {
   const { epoch, iteration, phase } = body;
-  const away = [...Object.keys(barriers.out).map(Number), ...aheadOf(barriers, iteration)];
-  const absent = [...new Set(away)].filter((rank) => rank < rules.ranks);
-  return { ...openBarrier(rules, absent, nowMs), epoch, iteration, phase };
+  const absent = new Set([...Object.keys(barriers.out).map(Number), ...aheadOf(barriers, iteration)]);
+  return { ...openBarrier(rules, [...absent], nowMs), epoch, iteration, phase };
 }
 
 /** A barrier to which a rank comes: its time counts from the first one that did not come back. */

@@ -36,7 +36,7 @@ export const noBarriers: Barriers = { epoch: 0, table: {}, out: {} };
 
 /** True while nobody is there but ranks that came back: the others may be in an earlier iteration, so no time counts against them. Pure. */
 export function isOnlyReturned({ returned = [], arrivals }: KeptBarrier): boolean {
-  return returned.length > 0 && returned.length === Object.keys(arrivals).length;
+  return returned.length === Object.keys(arrivals).length;
 }
 
 /** Key in the table. Pure. */

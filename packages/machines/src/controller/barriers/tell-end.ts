@@ -3,7 +3,7 @@
  * and answers wait for no fact: facts leave one after the other, and ranks that ask the more the longer they wait would hold each other up for good.
  */
 import type { Body } from "@muster/protocol";
-import { arrivedOf } from "../../phases/barrier.ts";
+import { arrivedOf, type BarrierEnd } from "../../phases/barrier.ts";
 import { announce, type ControllerEffect } from "../events.ts";
 import type { KeptBarrier } from "./barriers-state.ts";
 
@@ -25,20 +25,18 @@ export function answered(barrier: KeptBarrier, nowMs: number): Answer {
 export function answeredAll(barrier: KeptBarrier, nowMs: number): Answer {
   const { isAsked, saidAtMs, ...rest } = barrier;
   const isEarly = saidAtMs !== undefined && nowMs < saidAtMs + answerEveryMs;
-  if (!isAsked || isEarly) return { barrier, effects: [] };
-  const end = ended(barrier);
+  if (!isAsked || isEarly || !barrier.end) return { barrier, effects: [] };
+  const body = ended(barrier, barrier.end);
   const effect: ControllerEffect =
-    saidAtMs === undefined ? announce("barrier.ended", end) : { type: "answer", kind: "barrier.ended", body: end };
+    saidAtMs === undefined ? announce("barrier.ended", body) : { type: "answer", kind: "barrier.ended", body };
   return { barrier: { ...rest, saidAtMs: nowMs }, effects: [effect] };
 }
 
 /** The public end of a barrier. */
-function ended(barrier: KeptBarrier): Body<"barrier.ended"> {
-  const { epoch, iteration, phase, end, decision } = barrier;
-  const { outcome, missing, reason, waitedMs, coverage, shares } = end ?? noEnd;
+function ended(barrier: KeptBarrier, end: BarrierEnd): Body<"barrier.ended"> {
+  const { epoch, iteration, phase, decision } = barrier;
+  const { outcome, missing, reason, waitedMs, coverage, shares } = end;
   const said = { outcome, missing: [...missing], reason, waitedMs, coverage, shares: [...shares] };
   const arrived = [...arrivedOf(barrier)];
   return { epoch, iteration, phase, arrived, ...said, ...(decision === undefined ? {} : { decision }) };
 }
-
-const noEnd = { outcome: "aborted", missing: [], reason: "", waitedMs: 0, coverage: 0, shares: [] } as const;
