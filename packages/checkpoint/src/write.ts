@@ -38,7 +38,6 @@ export async function writeFolder(place: Place, temporary: string, options: Writ
   const { fs } = place;
   const { content, createdAt, signal } = options;
   const files = await writeFiles(planFiles(content), { fs, folder: temporary, signal });
-  await fs.syncDirectory(temporary);
   const bytes = encodeManifest(manifestOf(content, files, createdAt));
   await putWhole(fs, temporary, { name: manifestFile, suffix: ".tmp", bytes });
   return publish(place, temporary, { content, signal });

@@ -1,6 +1,8 @@
+import { createHash } from "node:crypto";
 import { randomOf } from "@muster/base";
 import { describe, expect, it } from "vitest";
 import { type CheckpointContent, type CheckpointStore, loadCheckpoint, openCheckpointStore } from "../src/index.ts";
+import { type CheckpointManifest, decodeManifest, encodeManifest } from "../src/manifest.ts";
 import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
 import { MemoryDisk, systemError } from "./disk.ts";
 
@@ -305,6 +307,105 @@ describe("damage", () => {
     expect(reads()).toBe(before);
     disk.flipBit(`${root}/step-00000001-v1-t1/model.safetensors`, 3);
     expect(await store.list()).toEqual([]);
+  });
+
+  const sha256 = (bytes: Uint8Array): Buffer => createHash("sha256").update(bytes).digest();
+
+  async function replace(disk: MemoryDisk, path: string, bytes: Uint8Array): Promise<void> {
+    await disk.fs.removeFile(path);
+    const file = await disk.fs.create(path);
+    await file.write(bytes, 0);
+    await file.close();
+  }
+
+  /** Writes another manifest for a checkpoint, as a program would that says other things of the same files. */
+  async function say(disk: MemoryDisk, path: string, change: (manifest: CheckpointManifest) => object): Promise<void> {
+    const said = decodeManifest(disk.files().get(`${path}/manifest.json`) ?? new Uint8Array());
+    await replace(disk, `${path}/manifest.json`, encodeManifest(change(said) as CheckpointManifest));
+  }
+
+  it.each(["step-00000002-v1-t1", "step-00000001-v2-t1", "step-00000001-v1-t2"])(
+    "is a manifest of another step, version or term than its folder's name: %s",
+    async (name) => {
+      const disk = await emptyDisk();
+      const { path } = await (await open(disk)).save(contentOf(1), never);
+      await disk.fs.rename(path, `${root}/${name}`);
+      const store = await open(disk);
+      await expect(store.load(name)).rejects.toEqual(failsWith("CORRUPT", /of another checkpoint/));
+      expect(await store.list()).toEqual([]);
+    },
+  );
+
+  it.each(["null", "3", '"x"'])("is a configuration that is no object: %s", async (text) => {
+    const disk = await emptyDisk();
+    const { name, path } = await (await open(disk)).save(contentOf(1), never);
+    const bytes = new TextEncoder().encode(text);
+    await replace(disk, `${path}/config.json`, bytes);
+    const sha256Tree = sha256(sha256(bytes)).toString("hex");
+    await say(disk, path, (said) => ({
+      ...said,
+      files: said.files.map((file) =>
+        file.name === "config.json" ? { ...file, bytes: bytes.length, sha256Tree } : file,
+      ),
+    }));
+    await expect((await open(disk)).load(name)).rejects.toEqual(failsWith("CORRUPT", /config.json is not an object/));
+  });
+
+  it.each([
+    ["weights", -1],
+    ["weights", 1],
+    ["optimizer", -1],
+    ["optimizer", 1_000_000],
+  ] as const)("is a section %s that its manifest has larger by %i than its file", async (section, more) => {
+    const disk = await emptyDisk();
+    const { name, path } = await (await open(disk)).save(contentOf(1), never);
+    await say(disk, path, (said) => ({
+      ...said,
+      sections: said.sections.map((one) => (one.name === section ? { ...one, bytes: one.bytes + more } : one)),
+    }));
+    await expect((await open(disk)).load(name)).rejects.toEqual(failsWith("CORRUPT"));
+  });
+
+  it("is a manifest beyond its bound, which is not read, and one up to it is", async () => {
+    const disk = await emptyDisk();
+    const { name, path } = await (await open(disk)).save(contentOf(1), never);
+    for (const [bytes, reason] of [
+      [64 * 1024, /not JSON/],
+      [64 * 1024 + 1, /manifest.json has 65537 bytes/],
+    ] as const) {
+      await replace(disk, `${path}/manifest.json`, new Uint8Array(bytes));
+      await expect((await open(disk)).load(name)).rejects.toEqual(failsWith("CORRUPT", reason));
+    }
+  });
+
+  it.each([
+    ["a file that is none", "model.safetensors", { kind: "other" }, /is not a plain file/],
+    ["a file that has a second name", "config.json", { links: 2 }, /is not a plain file/],
+    ["a link in place of the folder", "step-00000001-v1-t1", { kind: "other" }, /it is not a folder/],
+  ] as const)("is %s", async (_, at, patch, reason) => {
+    const disk = await emptyDisk();
+    const { name } = await (await open(disk)).save(contentOf(1), never);
+    const patched = <S extends object | null>(path: string, stat: S): S =>
+      stat && path.endsWith(`/${at}`) ? { ...stat, ...patch } : stat;
+    const fs = {
+      ...disk.fs,
+      stat: async (path: string) => patched(path, await disk.fs.stat(path)),
+      open: async (path: string) => {
+        const file = await disk.fs.open(path);
+        return { ...file, stat: patched(path, file.stat) };
+      },
+    };
+    const store = await openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) });
+    await expect(store.load(name)).rejects.toEqual(failsWith("CORRUPT", reason));
+  });
+
+  it("is not what a load met that nobody waits for any more", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    const { name } = await store.save(contentOf(1), never);
+    await expect(store.load(name, AbortSignal.abort(new Error("given up")))).rejects.toEqual(
+      failsWith("READ_FAILED", /given up/),
+    );
   });
 });
 
