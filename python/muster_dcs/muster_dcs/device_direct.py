@@ -78,8 +78,9 @@ class DeviceDirectBackend(TcpBackend):
             return package, manifest
         package.gathering = Gathering(expected)
         thread = threading.Thread(target=self._broadcast, args=(package,), name="dcs-broadcast", daemon=True)
-        self._broadcasts = [*(each for each in self._broadcasts if each[0].is_alive()), (thread, package)]
-        thread.start()
+        with self._lock:
+            self._broadcasts = [*(each for each in self._broadcasts if each[0].is_alive()), (thread, package)]
+            thread.start()
         return package, {**manifest, "collective": self.type.value}
 
     def close(self):
