@@ -25,6 +25,28 @@ describe("placing replicas", () => {
     expect(job.node("n1").ids("n1")).toEqual(["policy-1"]);
   });
 
+  it("puts a checkpoint actor where it may run when trainers came first to a host that has no room for one", () => {
+    const job = new Job({ policy: 2, rollout: 0, checkpoint: 1 }, { rolloutsServe: true })
+      .node("n1", { policy: 1, checkpoint: 0 }, "h1")
+      .node("n2", { policy: 0 }, "h2")
+      .node("n0", { policy: 1 }, "h0");
+    expect([job.ids("n1"), job.ids("n2")]).toEqual([["policy-0"], ["checkpoint-0"]]);
+    const meant = new Job({ policy: 2, rollout: 0, checkpoint: 1 }, { rolloutsServe: true })
+      .node("n1", { policy: 1, checkpoint: 0 }, "h1")
+      .node("n0", { policy: 1 }, "h0");
+    expect([meant.ids("n1"), meant.ids("n0")], "with a trainer, where one is").toEqual([
+      ["policy-0"],
+      ["policy-1", "checkpoint-0"],
+    ]);
+  });
+
+  it("puts trainers first where files may be kept", () => {
+    const job = new Job({ policy: 1, rollout: 0, checkpoint: 1 }).node("n9", { policy: 0 }, "h9");
+    job.operate("fleet.cordon", { id: "n9" }).operate("fleet.scale", { policy: 0 });
+    job.node("n1", { checkpoint: 0 }, "h1").node("n0", {}, "h0").operate("fleet.scale", { policy: 1 });
+    expect(job.ids("n0")).toContain("policy-0");
+  });
+
   it("puts nothing on a cordoned node until it is uncordoned", () => {
     const job = new Job().node("n0");
     job.operate("fleet.cordon", { id: "n0" }).operate("fleet.scale", { rollout: 3 });
@@ -375,6 +397,18 @@ describe("a replica that goes because the job is over", () => {
 });
 
 describe("too few healthy replicas", () => {
+  it("are also checkpoint actors that have no room where the trainers are, said before the job begins", () => {
+    const job = new Job({ policy: 1, rollout: 0, checkpoint: 1 })
+      .node("n1", { checkpoint: 0 }, "h1")
+      .node("n0", {}, "h0");
+    expect(job.ids("n0"), "files do not cross without a network").toEqual([]);
+    job.hear({ type: "controller.tick", atMs: 2_000 });
+    const told = bodiesOf(job.hear({ type: "controller.tick", atMs: 19_000 }).said, "alarm.raised");
+    const detail =
+      "checkpoint: 1 waits for a node with room for it on h1, where the trainers are; start one there (muster node --capacity checkpoint=1), uncordon one, or scale down";
+    expect(told).toEqual([{ alarm: "capacity", detail }]);
+  });
+
   it("are no reason to stop: the operator is told what is missing, once, after the time that a death takes to notice", () => {
     const job = new Job().node("n0").obey("n0");
     job.state = { ...job.state, mesh: { ...job.state.mesh, epoch: 1 } };

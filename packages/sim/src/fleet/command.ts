@@ -50,8 +50,8 @@ export function drawDevices(
   return { config: { ...config, devices }, fleet: { nodes } };
 }
 
-/** Draws nodes: one of them always has room for everything. Pure. */
-export function drawFleet(random: Random, { replicas }: JobConfig): FleetShape {
+/** Draws nodes: the first always has room for all trainers and samplers. Pure. */
+export function drawFleet(random: Random, { replicas, data }: JobConfig): FleetShape {
   const count = 1 + random.below(4);
   const hosts = random.next() < 0.3 ? Math.ceil(count / 2) : count;
   const nodes = Array.from({ length: count }, (_, i) => {
@@ -59,7 +59,12 @@ export function drawFleet(random: Random, { replicas }: JobConfig): FleetShape {
     const rollout = isSmall ? 1 + random.below(replicas.rollout) : null;
     return { host: `host-${i % hosts}`, capacity: { ...perRole(() => null), rollout } };
   });
-  return { nodes };
+  // Not every host keeps files. Where the hosts have a network, the first that joins may be one that does not.
+  const keeper = data.tcpHost ? random.below(count) : 0;
+  const isDiskless = (i: number): boolean => i !== keeper && random.next() < 0.3;
+  return {
+    nodes: nodes.map((node, i) => (isDiskless(i) ? { ...node, capacity: { ...node.capacity, checkpoint: 0 } } : node)),
+  };
 }
 
 /** Draws a command about one of these nodes and replicas; some of them make no sense, and are to be refused. Pure. */

@@ -1,9 +1,9 @@
 /**
  * Roles whose replicas share the memory or the disk of a host. They get their places on one host where one has room for all that are wanted, and stay with
  * the first of them as long as a node of that host lives. Where the job names a network, trainers that find no room there go elsewhere: gradients cross
- * it. Who keeps files stays with them.
+ * it. Who keeps files stays with them, unless no node of that host may ever run one: then it goes to another trainer's host, or anywhere.
  */
-import { type ReplicaRole, traitsOf } from "@muster/protocol";
+import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
 import { type ControllerState, type Member, membersOf } from "../state.ts";
 import { isCordoned } from "./fleet-state.ts";
 import { processesOf } from "./ranks.ts";
@@ -24,11 +24,15 @@ export function hostsFor(
 ): readonly (readonly Room[])[] {
   const { sharesHost, keepsFiles } = traitsOf(role);
   if (!sharesHost) return [rooms];
-  const anchor = anchorOf(state);
-  const crosses = state.plan.rolloutsServe && !keepsFiles;
-  if (anchor !== null) return [rooms.filter(({ node }) => node.host === anchor), ...(crosses ? [rooms] : [])];
+  const [anchor = null] = sharedHosts(state);
+  const crosses = state.plan.rolloutsServe && (!keepsFiles || (anchor !== null && !mayRun(state, anchor, role)));
+  if (anchor !== null) {
+    const shared = keepsFiles ? sharedHosts(state) : [anchor];
+    const there = shared.map((host) => rooms.filter(({ node }) => node.host === host));
+    return crosses ? [...there, rooms] : there.slice(0, 1);
+  }
   const wanted = state.fleet.wanted[role] * processesOf(state, role);
-  const hosts = byHost(rooms);
+  const hosts = byHost(rooms).sort((a, b) => keeping(state, b) - keeping(state, a));
   const roomy = hosts.filter((host) => roomIn(host) >= wanted);
   const others = hosts.filter((host) => roomIn(host) < wanted).sort((a, b) => roomIn(b) - roomIn(a));
   return [...roomy, ...others, ...(crosses ? [rooms] : [])];
@@ -46,13 +50,25 @@ export function roomIn(rooms: readonly Room[]): number {
   return rooms.reduce((sum, { free }) => sum + free, 0);
 }
 
-/** The host that is shared already, as long as a node of it can take replicas. */
-function anchorOf(state: ControllerState): string | null {
+/** Hosts that are shared already, that of the first replica first, as long as a node of theirs can take replicas. Pure. */
+export function sharedHosts(state: ControllerState): readonly string[] {
   const nodes = membersOf(state, "node").filter(
     ({ id, health }) => state.fleet.nodes[id] && health === "healthy" && !isCordoned(state, id),
   );
   const hosts = Object.values(state.fleet.replicas)
     .filter(({ role }) => traitsOf(role).sharesHost)
-    .map(({ node }) => state.members[node ?? ""]?.host);
-  return hosts.find((host) => nodes.some((node) => node.host === host)) ?? null;
+    .flatMap(({ node }) => state.members[node ?? ""]?.host ?? []);
+  return [...new Set(hosts)].filter((host) => nodes.some((node) => node.host === host));
+}
+
+/** Whether a node of this host is there for the role, full or not. */
+function mayRun(state: ControllerState, host: string, role: ReplicaRole): boolean {
+  const nodes = membersOf(state, "node").filter((node) => node.host === host);
+  return nodes.some(({ id }) => state.fleet.nodes[id]?.capacity[role] !== 0);
+}
+
+/** 1 for a host that may keep the files that the job wants kept: trainers go there first. */
+function keeping(state: ControllerState, [room]: readonly Room[]): number {
+  const keepers = replicaRoles.filter((role) => traitsOf(role).keepsFiles && state.fleet.wanted[role] > 0);
+  return room && keepers.every((role) => mayRun(state, room.node.host, role)) ? 1 : 0;
 }

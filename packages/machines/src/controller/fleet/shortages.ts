@@ -6,17 +6,20 @@ import { devicesNeeded, devicesOf, freeDevices } from "./devices.ts";
 import { isCounted } from "./fleet-state.ts";
 import { roomFor, roomsOf } from "./place.ts";
 import { canRun, processesOf } from "./ranks.ts";
+import { sharedHosts } from "./shared-host.ts";
 
-/** Sentences about replicas that wait for devices, or for room for all of their processes. None where nobody does. Pure. */
+/** Sentences about replicas that wait for devices, for room for all of their processes, or for a node that may keep files. None where nobody does. Pure. */
 export function placeShortages(state: ControllerState): readonly string[] {
   const { fleet, plan } = state;
   const isAsked = plan.devices !== undefined || plan.processes !== undefined;
-  if (!isAsked || state.ending || Object.keys(fleet.nodes).length === 0) return [];
+  if (state.ending || Object.keys(fleet.nodes).length === 0) return [];
   return replicaRoles.flatMap((role) => {
-    const waiting = waitingOf(state, role);
+    const { keepsFiles } = traitsOf(role);
+    const waiting = isAsked || keepsFiles ? waitingOf(state, role) : 0;
     if (waiting === 0) return [];
     if (processesOf(state, role) > 1) return roomFor(state, role) ? [] : [groupShortage(state, role, waiting)];
-    return deviceShortage(state, role, waiting);
+    const devices = deviceShortage(state, role, waiting);
+    return devices.length === 0 && keepsFiles ? fileShortage(state, role, waiting) : devices;
   });
 }
 
@@ -39,6 +42,16 @@ function deviceShortage(state: ControllerState, role: ReplicaRole, waiting: numb
   const have = each.length === 0 ? "every node is cordoned" : `free: ${listText(each)}`;
   return [
     `${role}: ${whoOf(waiting)} ${needed} devices of one node (${asked}; ${have}); start a node with free devices (muster node --devices), scale down, or lower devices.${role}`,
+  ];
+}
+
+/** Nobody saves anything where the trainers are. */
+function fileShortage(state: ControllerState, role: ReplicaRole, waiting: number): readonly string[] {
+  if (roomFor(state, role)) return [];
+  const [host] = sharedHosts(state);
+  const there = host === undefined ? "" : ` on ${host}, where the trainers are`;
+  return [
+    `${role}: ${whoOf(waiting)} a node with room for it${there}; start one there (muster node --capacity ${role}=${waiting}), uncordon one, or scale down`,
   ];
 }
 
