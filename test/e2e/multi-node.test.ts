@@ -122,6 +122,7 @@ async function expectWhole(run: JobRun): Promise<void> {
   const summary = await run.ended();
   expect(run.events("step.committed").map(({ step }) => step)).toEqual(Array.from({ length: steps }, (_, i) => i + 1));
   expect(summary.weights_hash).toBe(await digestOfLocalTraining(run));
+  expect(run.events("alarm.raised").filter(({ alarm }) => alarm === "checkpoint" || alarm === "capacity")).toEqual([]);
   expectBalanced(summary);
 }
 
