@@ -113,7 +113,7 @@ module.exports = {
     ...layers,
     forbid(
       "doors-only",
-      "Another package is entered through index.ts only; the embedded engine, workers, inference servers, the checks of engines, the figures of a router and what a process needs before all else have entries of their own.",
+      "Another package is entered through index.ts only; the embedded engine, workers, inference servers, the checks of engines and what not every process loads have entries of their own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
       {
         path: "^packages/[^/]+/src/",
@@ -122,7 +122,10 @@ module.exports = {
           "^packages/[^/]+/src/(index|internal)\\.ts$",
           "^packages/engine/src/(embedded|worker|served)/index\\.ts$",
           "^packages/router/src/router-config\\.ts$",
-          "^packages/runtime/src/process\\.ts$",
+          "^packages/(machines|actors)/src/controller/index\\.ts$",
+          "^packages/actors/src/trajectories/index\\.ts$",
+          "^packages/runtime/src/(process|config/index|observability/index)\\.ts$",
+          "^packages/check/src/run/files\\.ts$",
         ],
       },
     ),

@@ -3,7 +3,7 @@
  * all wait. Nothing is journaled or sent: this is what is decided, and it should not depend on how large the job is.
  */
 import { medianOf } from "@muster/base";
-import { controllerLogic, controllerSnapshotOf } from "@muster/machines";
+import { controllerLogic, controllerSnapshotOf } from "@muster/machines/controller";
 import { jobState } from "./controller/job.mjs";
 import { spreadOf } from "./lib/stats.mjs";
 
@@ -136,7 +136,7 @@ function piecesOf(effects) {
  * A group is finished.
  *
  * @param {Step["snapshot"]} snapshot @param {Piece} piece
- * @returns {import("@muster/machines").ControllerEvent}
+ * @returns {import("@muster/machines/controller").ControllerEvent}
  */
 function reportOf({ context: { state } }, { to, incarnation, leaseId, version, item }) {
   const { step, index, attempt } = item;

@@ -3,8 +3,7 @@
  * noise in a right envelope; half follow the schema of their kind to its largest tables, with wrong values where it hurts. What is dear at the first
  * try counts with its least time of five. `MUSTER_BENCH_SEED` draws others.
  */
-import { silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { noMetrics, silentLogger } from "@muster/base";
 import { decodeMessage, messageTable, payloadBytesMax, peekMessage } from "@muster/protocol";
 import { messageKinds } from "@muster/protocol/internal";
 import { createIngress, systemClock } from "@muster/runtime";

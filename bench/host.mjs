@@ -1,9 +1,9 @@
 /** What it costs to step an event: through the actor host, by the logic alone, and by XState's own pure `transition`. */
-import { silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { noMetrics, silentLogger } from "@muster/base";
 import { rolloutLogic } from "@muster/machines";
 import { rolloutMachine } from "@muster/machines/internal";
-import { createActorHost, createMetrics, systemClock } from "@muster/runtime";
+import { createActorHost, systemClock } from "@muster/runtime";
+import { createMetrics } from "@muster/runtime/metrics";
 import { initialTransition, transition } from "xstate";
 import { compare } from "./lib/compare.mjs";
 

@@ -5,8 +5,7 @@
 import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fetchBody, storeBody } from "@muster/actors/internal";
-import { randomOf, silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { noMetrics, randomOf, silentLogger } from "@muster/base";
 import { createEnveloper, pack, toGroupsBatch } from "@muster/protocol";
 import { createOutbox, systemClock } from "@muster/runtime";
 import { startTestServer } from "@muster/testkit";

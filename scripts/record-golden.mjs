@@ -7,7 +7,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import { controllerLogic } from "../packages/machines/dist/index.js";
+import { controllerLogic } from "../packages/machines/dist/controller/index.js";
 import { drawScenario, runScenario } from "../packages/sim/dist/index.js";
 
 /** Jobs that between them execute most of the rules: chosen by the blocks that each adds to the ones before it. @type {readonly (readonly [import("../packages/sim/dist/index.js").Profile, number])[]} */

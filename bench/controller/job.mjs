@@ -1,5 +1,5 @@
 /** The state of a job in the middle of its work, as large as one likes: two trainers that wait for the groups of a step, and samplers without a lease. */
-import { planOf } from "@muster/machines";
+import { planOf } from "@muster/machines/controller";
 import { initialControllerState } from "@muster/machines/internal";
 import { drawScenario } from "@muster/sim";
 
@@ -13,7 +13,7 @@ const sections = /** @type {const} */ (["weights", "optimizer"]).map((name) => (
 /** No deadline of the job comes while it is measured. */
 const laterMs = 600_000;
 
-/** @param {number} members @param {number} groups @returns {import("@muster/machines").ControllerState} */
+/** @param {number} members @param {number} groups @returns {import("@muster/machines/controller").ControllerState} */
 export function jobState(members, groups) {
   const start = initialControllerState(planFor(members, groups));
   const policies = ["policy-0", "policy-1"];
@@ -39,7 +39,7 @@ export function jobState(members, groups) {
   };
 }
 
-/** @param {string} id @param {number} joinedSeq @returns {import("@muster/machines").Member} */
+/** @param {string} id @param {number} joinedSeq @returns {import("@muster/machines/controller").Member} */
 function memberOf(id, joinedSeq) {
   return {
     id,
@@ -59,7 +59,7 @@ function memberOf(id, joinedSeq) {
   };
 }
 
-/** @param {number} members @param {number} groups @returns {import("@muster/machines").ControllerPlan} */
+/** @param {number} members @param {number} groups @returns {import("@muster/machines/controller").ControllerPlan} */
 function planFor(members, groups) {
   const plan = planOf(drawScenario(1, "quiet").config);
   return {

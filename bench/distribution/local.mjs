@@ -3,7 +3,8 @@
 import { needsOfTask, taskOf } from "@muster/data";
 import { embeddedEngines, trainLocally } from "@muster/engine/embedded";
 import { rewardOf } from "@muster/engine/internal";
-import { loadJob, systemClock } from "@muster/runtime";
+import { systemClock } from "@muster/runtime";
+import { loadJob } from "@muster/runtime/config";
 
 const [file = "", steps = "20"] = process.argv.slice(2);
 const { config } = loadJob({

@@ -1,7 +1,8 @@
 /** `muster check` on a real run with a death in it: nothing is found; after each kind of damage that, and what it means. */
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { checkRun, type Finding, openRunFolder, type RunAudit } from "@muster/check";
+import { checkRun, type Finding, type RunAudit } from "@muster/check";
+import { openRunFolder } from "@muster/check/files";
 import { type JobRun, spawnMuster } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openRuns, type Runs } from "./support/small-job.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { replayJournal, statusOf } from "@muster/actors/internal";
-import { controllerLogic, planOf } from "@muster/machines";
+import { controllerLogic, planOf } from "@muster/machines/controller";
 import { decodeStatus, encodeStatus, type JobStatus, statusKey } from "@muster/protocol";
 import { type JobRun, processesNaming, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";

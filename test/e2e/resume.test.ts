@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { replayJournal } from "@muster/actors/internal";
-import { controllerLogic, planOf } from "@muster/machines";
+import { controllerLogic, planOf } from "@muster/machines/controller";
 import { type JobRun, type JobSummary, processesNaming, readEventFile, summaryOf } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {

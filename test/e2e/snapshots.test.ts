@@ -1,6 +1,6 @@
-import { decodeRecord } from "@muster/actors";
+import { decodeRecord } from "@muster/actors/controller";
 import { replayJournal } from "@muster/actors/internal";
-import { planOf } from "@muster/machines";
+import { planOf } from "@muster/machines/controller";
 import { type JobRun, processesNaming } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { configOf, digestOfLocalTraining, expectBalanced, openRuns, type Runs } from "./support/small-job.ts";

@@ -1,5 +1,5 @@
 /** One sender that never stops, on a real broker: the others are heard within a bound. */
-import { type Controller, startController } from "@muster/actors";
+import { type Controller, startController } from "@muster/actors/controller";
 import { createEnveloper, encodeMessage, type Message, subjectsOf } from "@muster/protocol";
 import { connectRaw, startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";

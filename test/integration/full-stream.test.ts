@@ -1,5 +1,4 @@
-import { type Logger, randomOf, silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { type Logger, noMetrics, randomOf, silentLogger } from "@muster/base";
 import {
   type AnyMessage,
   createEnveloper,

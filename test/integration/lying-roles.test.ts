@@ -2,7 +2,7 @@
  * What one role's credentials can make a real broker carry under the names of others. Every attack is a message that is whole in itself; the
  * controller refuses it, changes nothing, and tells the operator.
  */
-import { type Controller, startController } from "@muster/actors";
+import { type Controller, startController } from "@muster/actors/controller";
 import { hasCode } from "@muster/base";
 import {
   type Body,

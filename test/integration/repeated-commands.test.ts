@@ -1,5 +1,5 @@
 /** An operator's command whose very bytes come again, from a program that numbers nothing: answered like the first time, and done once. */
-import { type Controller, startController } from "@muster/actors";
+import { type Controller, startController } from "@muster/actors/controller";
 import { createEnveloper, encodeMessage, type Message, readPlain, subjectsOf } from "@muster/protocol";
 import { connectRaw, startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";

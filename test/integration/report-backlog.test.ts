@@ -1,6 +1,6 @@
-import { type ControllerOptions, decodeRecord, startController } from "@muster/actors";
+import { type ControllerOptions, decodeRecord, startController } from "@muster/actors/controller";
 import { replayJournal } from "@muster/actors/internal";
-import { planOf } from "@muster/machines";
+import { planOf } from "@muster/machines/controller";
 import {
   type Body,
   type CauseCount,

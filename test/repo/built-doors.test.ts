@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL("../..", import.meta.url));
 /** Names that a file imports from the doors of packages, as they are built. */
 function importsOf(file: string): readonly { readonly door: string; readonly names: readonly string[] }[] {
   const text = readFileSync(resolve(root, file), "utf8");
-  return [...text.matchAll(/import \{([^}]*)\} from "(\.[^"]*\/dist\/(?:index|internal)\.js)"/g)].map(
+  return [...text.matchAll(/import \{([^}]*)\} from "(\.[^"]*\/dist\/(?:\w+\/)?(?:index|internal)\.js)"/g)].map(
     ([, names = "", door = ""]) => ({
       door: resolve(root, file, "..", door),
       names: names.split(",").flatMap((name) => name.trim().split(" as ")[0] || []),

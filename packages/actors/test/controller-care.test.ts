@@ -5,7 +5,7 @@ import { type ManualClock, manualClock } from "@muster/runtime/internal";
 import type { Journal, Transport } from "@muster/transport";
 import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { afterEach, expect, it, vi } from "vitest";
-import { type Controller, startController } from "../src/index.ts";
+import { type Controller, startController } from "../src/controller/index.ts";
 import { clock, processesOn, type Wire } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 

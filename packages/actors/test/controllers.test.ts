@@ -1,8 +1,8 @@
 import { decodeStatus, statusKey } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import type { Controller } from "../src/controller/index.ts";
 import { rulesOfProgram } from "../src/controller/rules.ts";
-import type { Controller } from "../src/index.ts";
 import { encodeRecord } from "../src/internal.ts";
 import { digestIn, expectBalanced, heldDigests, plain } from "./support/proofs.ts";
 import { policyRole } from "./support/roles.ts";

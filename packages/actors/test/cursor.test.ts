@@ -2,7 +2,7 @@
 import { createMemoryBroker } from "@muster/transport/internal";
 import { expect, it } from "vitest";
 import { cursorFlaw, cursorOf } from "../src/checkpoint/cursor.ts";
-import { startController } from "../src/index.ts";
+import { startController } from "../src/controller/index.ts";
 import { clock, processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 

@@ -2,7 +2,7 @@
 import { waitFor } from "@muster/testkit";
 import type { Delivery, Journal, Transport } from "@muster/transport";
 import { afterEach, expect, it, vi } from "vitest";
-import { decodeRecord } from "../src/index.ts";
+import { decodeRecord } from "../src/controller/index.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });

@@ -1,11 +1,12 @@
 /** The election of a controller in a job of thousands: what it repeats goes out as the broker takes it, and ends nobody. */
-import { emptyIncidentLog, type Member, planOf } from "@muster/machines";
+import { emptyIncidentLog } from "@muster/machines";
+import { type Member, planOf } from "@muster/machines/controller";
 import { initialControllerState } from "@muster/machines/internal";
 import { createEnveloper, decodeMessage, encodeMessage, subjectsOf } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it, vi } from "vitest";
-import { type Controller, startController } from "../src/index.ts";
+import { type Controller, startController } from "../src/controller/index.ts";
 import { encodePart, encodeSnapshot, partsOf } from "../src/internal.ts";
 import { processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";

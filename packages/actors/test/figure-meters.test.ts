@@ -1,5 +1,5 @@
 import type { Body } from "@muster/protocol";
-import { createMetrics } from "@muster/runtime";
+import { createMetrics } from "@muster/runtime/metrics";
 import { expect, it } from "vitest";
 import { figureMetersOn } from "../src/controller/figure-meters.ts";
 

@@ -1,5 +1,5 @@
 /** What somebody else puts into the journal, with whatever credentials, counts for nothing and ends nobody. */
-import { type ControllerEvent, planOf } from "@muster/machines";
+import { type ControllerEvent, planOf } from "@muster/machines/controller";
 import { pack } from "@muster/protocol";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";

@@ -1,6 +1,6 @@
 import { silentLogger } from "@muster/base";
 import { createEnveloper } from "@muster/protocol";
-import { createMetrics } from "@muster/runtime";
+import { createMetrics } from "@muster/runtime/metrics";
 import { expect, it } from "vitest";
 import { eventOf } from "../src/controller/heard-event.ts";
 import { inputGuard } from "../src/controller/input-guard.ts";

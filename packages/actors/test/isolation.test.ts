@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { imbalanceOf, ledgerOf } from "@muster/machines";
+import { imbalanceOf, ledgerOf } from "@muster/machines/controller";
 import { decodeMessage, fromGroupsBatch, type Trajectory } from "@muster/protocol";
 import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";

@@ -1,8 +1,9 @@
-import { type ControllerEvent, controllerLogic, ettrOf, planOf, type TimerEffect } from "@muster/machines";
+import { ettrOf, type TimerEffect } from "@muster/machines";
+import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines/controller";
 import { pack } from "@muster/protocol";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { beforeEach, describe, expect, it } from "vitest";
-import { type ControllerLogic, decodeRecord } from "../src/index.ts";
+import { type ControllerLogic, decodeRecord } from "../src/controller/index.ts";
 import { encodeRecord, replayJournal } from "../src/internal.ts";
 import { plain } from "./support/proofs.ts";
 import { smallConfig } from "./support/small-config.ts";

@@ -1,12 +1,12 @@
 import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines";
+import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines/controller";
 import { makeTempDirectory } from "@muster/testkit";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { decodeRecord } from "../src/controller/index.ts";
 import { digestOfModules, rulesOfProgram } from "../src/controller/rules.ts";
-import { decodeRecord } from "../src/index.ts";
 import { encodeRecord, replayJournal } from "../src/internal.ts";
 import { plain } from "./support/proofs.ts";
 import { smallConfig } from "./support/small-config.ts";

@@ -1,10 +1,10 @@
-import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines";
+import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines/controller";
 import { pack } from "@muster/protocol";
 import type { Journal } from "@muster/transport";
 import { createMemoryBroker } from "@muster/transport/internal";
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
-import { decodeRecord, decodeSnapshot, PartCollector } from "../src/index.ts";
+import { decodeRecord, decodeSnapshot, PartCollector } from "../src/controller/index.ts";
 import { encodePart, encodeRecord, encodeSnapshot, partsOf, replayJournal, snapshotVersion } from "../src/internal.ts";
 import { plain } from "./support/proofs.ts";
 import { smallConfig } from "./support/small-config.ts";

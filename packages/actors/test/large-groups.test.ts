@@ -1,7 +1,7 @@
 /** Groups that are too large for one message together. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { ledgerOf } from "@muster/machines";
+import { ledgerOf } from "@muster/machines/controller";
 import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";

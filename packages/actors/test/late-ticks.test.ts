@@ -10,7 +10,8 @@ import {
 import { manualClock } from "@muster/runtime/internal";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { expect, it } from "vitest";
-import { type Environment, startController } from "../src/index.ts";
+import { startController } from "../src/controller/index.ts";
+import type { Environment } from "../src/index.ts";
 import { processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 

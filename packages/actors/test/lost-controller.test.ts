@@ -1,7 +1,7 @@
 import { type AnyMessage, decodeMessage } from "@muster/protocol";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { expect, it, vi } from "vitest";
-import { startController } from "../src/index.ts";
+import { startController } from "../src/controller/index.ts";
 import { clock, processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 

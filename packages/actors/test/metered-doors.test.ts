@@ -1,7 +1,7 @@
 import { type Clock, silentLogger } from "@muster/base";
 import { networkDefaults } from "@muster/protocol/internal";
-import { createMetrics } from "@muster/runtime";
 import { manualClock } from "@muster/runtime/internal";
+import { createMetrics } from "@muster/runtime/metrics";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { Doors } from "../src/index.ts";
 import { meteredDoors, transferMetersOn } from "../src/metered-doors.ts";

@@ -1,5 +1,5 @@
-import { controllerLogic, planOf } from "@muster/machines";
-import { createMetrics } from "@muster/runtime";
+import { controllerLogic, planOf } from "@muster/machines/controller";
+import { createMetrics } from "@muster/runtime/metrics";
 import { expect, it } from "vitest";
 import { metersOf } from "../src/controller/meters.ts";
 import { smallConfig } from "./support/small-config.ts";

@@ -3,7 +3,8 @@ import { defineErrors } from "@muster/base";
 import type { Transport } from "@muster/transport";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it, vi } from "vitest";
-import { type Environment, startController } from "../src/index.ts";
+import { startController } from "../src/controller/index.ts";
+import type { Environment } from "../src/index.ts";
 import { clock, processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 

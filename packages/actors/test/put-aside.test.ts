@@ -1,4 +1,4 @@
-import { controllerLogic } from "@muster/machines";
+import { controllerLogic } from "@muster/machines/controller";
 import {
   type AnyMessage,
   type Body,
@@ -7,10 +7,10 @@ import {
   encodeMessage,
   subjectsOf,
 } from "@muster/protocol";
-import { createMetrics } from "@muster/runtime";
+import { createMetrics } from "@muster/runtime/metrics";
 import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { beforeEach, expect, it, vi } from "vitest";
-import { type Controller, type ControllerLogic, decodeRecord, startController } from "../src/index.ts";
+import { type Controller, type ControllerLogic, decodeRecord, startController } from "../src/controller/index.ts";
 import { clock, processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Controller, type Doors, policyRoleOn } from "../src/index.ts";
+import type { Controller } from "../src/controller/index.ts";
+import { type Doors, policyRoleOn } from "../src/index.ts";
 import { comebackDelayMs } from "../src/replica/replica.ts";
 import { digestIn, expectBalanced, heldDigests } from "./support/proofs.ts";
 import { doors as hostDoors, rolloutRole } from "./support/roles.ts";

@@ -4,8 +4,8 @@ import { waitFor } from "@muster/testkit";
 import type { Transport } from "@muster/transport";
 import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it, vi } from "vitest";
+import { type Controller, startController } from "../src/controller/index.ts";
 import { ToldMark } from "../src/controller/told-mark.ts";
-import { type Controller, startController } from "../src/index.ts";
 import { clock, processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 

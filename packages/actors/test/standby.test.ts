@@ -5,7 +5,7 @@ import type { Transport } from "@muster/transport";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it } from "vitest";
 import { writeAlive } from "../src/controller/alive.ts";
-import { type StandbyEnd, standBy } from "../src/index.ts";
+import { type StandbyEnd, standBy } from "../src/controller/index.ts";
 
 /** Lets what was started come as far as it can without time passing. */
 const settle = async (): Promise<void> => {

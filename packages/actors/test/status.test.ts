@@ -1,4 +1,4 @@
-import { type ControllerState, type Member, planOf } from "@muster/machines";
+import { type ControllerState, type Member, planOf } from "@muster/machines/controller";
 import { initialControllerState } from "@muster/machines/internal";
 import { decodeStatus, payloadBytesMax } from "@muster/protocol";
 import { describe, expect, it } from "vitest";

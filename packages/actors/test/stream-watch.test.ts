@@ -1,7 +1,6 @@
 /** How full the streams are, as the controller sees it. */
-import { silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
-import type { Fill } from "@muster/machines";
+import { noMetrics, silentLogger } from "@muster/base";
+import type { Fill } from "@muster/machines/controller";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it } from "vitest";
 import { StreamWatch } from "../src/controller/stream-watch.ts";

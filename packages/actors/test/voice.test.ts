@@ -1,6 +1,6 @@
 /** What the controller says, and what becomes of that which no receiver would take. */
 import { defineErrors, silentLogger } from "@muster/base";
-import type { AnnounceEffect, CommandEffect } from "@muster/machines";
+import type { AnnounceEffect, CommandEffect } from "@muster/machines/controller";
 import { createEnveloper } from "@muster/protocol";
 import type { OutboxItem } from "@muster/runtime";
 import { beforeEach, describe, expect, it } from "vitest";

@@ -1,8 +1,8 @@
-import { noMetrics } from "@muster/base/internal";
+import { noMetrics } from "@muster/base";
 import type { DetectorTiming, Watched } from "@muster/machines";
 import { type AnyMessage, type Body, createEnveloper } from "@muster/protocol";
-import { createMetrics } from "@muster/runtime";
 import { type ManualClock, manualClock } from "@muster/runtime/internal";
+import { createMetrics } from "@muster/runtime/metrics";
 import { beforeEach, describe, expect, it } from "vitest";
 import { type MemberWatch, watchMembers } from "../src/controller/watch-members.ts";
 

@@ -66,7 +66,7 @@ export interface Metrics {
   histogram(options: MetricOptions & { readonly buckets: readonly number[] }): Histogram;
 }
 
-/** Metrics that go nowhere, for tests and tools. */
+/** Metrics that go nowhere: of a process that nobody asks for them. */
 export const noMetrics: Metrics = {
   counter: () => ({ add() {} }),
   gauge: () => ({ set() {} }),

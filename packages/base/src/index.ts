@@ -33,6 +33,7 @@ export {
   type Logger,
   type MetricOptions,
   type Metrics,
+  noMetrics,
   type Reading,
   silentLogger,
 } from "./env.ts";

@@ -1,3 +1,2 @@
 /** The second door, for tests, the simulator and benches: what no other package needs at work. */
-export { noMetrics } from "./env.ts";
 export { definedErrors, type ErrorDefinition } from "./errors.ts";

@@ -3,7 +3,7 @@
  * has counted. What may be taken for a loss is one by its cause: the process is dead, hangs, or was struck, or the way to it was. Where kills and
  * drains are the only faults, four kills count as one in a storm ({@link KillStorm}).
  */
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import { failureRuleOf, type JobConfig } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

@@ -2,7 +2,7 @@
  * What has a time of its own where the job as a whole has one: once the faults are over a prompt ends within its attempts (L2), and a checkpoint
  * that is due is durable after three times as long as saving may take without a fault (L7).
  */
-import { type ControllerState, countOf } from "@muster/machines";
+import { type ControllerState, countOf } from "@muster/machines/controller";
 import type { JobConfig } from "@muster/protocol";
 import type { Allowance } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";

@@ -5,7 +5,7 @@
 import { messageOf } from "@muster/base";
 import { type CheckpointFs, loadCheckpoint } from "@muster/checkpoint";
 import type { StateSections } from "@muster/engine";
-import { type ControllerState, membersOf } from "@muster/machines";
+import { type ControllerState, membersOf } from "@muster/machines/controller";
 import { type Body, firstSeqOf, type StreamPlace } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

@@ -1,5 +1,5 @@
 /** Devices: none has two holders, in the table of the controller and among the processes that live (F8). */
-import { type ControllerState, ranksOf } from "@muster/machines";
+import { type ControllerState, ranksOf } from "@muster/machines/controller";
 import { processNameOf } from "@muster/protocol";
 import type { Judge } from "./judge.ts";
 import type { Mortal } from "./observed.ts";

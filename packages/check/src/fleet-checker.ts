@@ -6,7 +6,7 @@ import {
   type FleetReplica,
   processesOf,
   ranksOf,
-} from "@muster/machines";
+} from "@muster/machines/controller";
 import { type ReplicaRole, replicaRoles } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

@@ -6,9 +6,9 @@ import {
   PartCollector,
   RecordChain,
   type SnapshotPart,
-} from "@muster/actors";
+} from "@muster/actors/controller";
 import { messageOf } from "@muster/base";
-import type { ControllerEvent, ControllerState, Rules } from "@muster/machines";
+import type { ControllerEvent, ControllerState, Rules } from "@muster/machines/controller";
 import { digestsOf, type JobConfig, type Role, type Section } from "@muster/protocol";
 import { type Decision, JournalModel, type WholeSnapshot } from "./journal-model.ts";
 import { Judge, type Violation } from "./judge.ts";

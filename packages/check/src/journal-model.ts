@@ -13,7 +13,7 @@ import {
   PartCollector,
   type SnapshotContent,
   type SnapshotPart,
-} from "@muster/actors";
+} from "@muster/actors/controller";
 import {
   type ControllerEffect,
   type ControllerEvent,
@@ -23,7 +23,7 @@ import {
   imbalanceOf,
   ledgerOf,
   planOf,
-} from "@muster/machines";
+} from "@muster/machines/controller";
 import type { AnyMessage, JobConfig } from "@muster/protocol";
 import { Intents } from "./intents.ts";
 import type { Judge } from "./judge.ts";

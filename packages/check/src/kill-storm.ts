@@ -3,7 +3,7 @@
  * four of its kills count as one. It counts too little rather than too much, so that who is held to it did wrong for certain: only members without
  * leases stand for others, and nobody of an earlier term or of before a group was found that ends trainers.
  */
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import type { Decision } from "./journal-model.ts";
 
 /** Less than the time for which the controller remembers a loss. */

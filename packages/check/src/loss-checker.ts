@@ -2,7 +2,7 @@
  * What the loss of a replica costs the others (L5): losing some trainers holds the others up for no longer than to find out and to build the next
  * mesh; losing a sampler never disturbs a step that has its groups.
  */
-import { type ControllerState, membersOf } from "@muster/machines";
+import { type ControllerState, membersOf } from "@muster/machines/controller";
 import type { JobConfig } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

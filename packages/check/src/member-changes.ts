@@ -1,5 +1,7 @@
 /** Which members a decision changed: found once for all checkers, since in a large job most of them stay as they are. */
-import { type ControllerState, changedKeys } from "@muster/machines";
+
+import { changedKeys } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 
 type Members = ControllerState["members"];
 type Member = Members[string];

@@ -1,5 +1,5 @@
 /** Training state in the memory of checkpoint actors: losing every policy replica costs no more than the steps since (S24). */
-import { type ControllerState, type Member, membersOf } from "@muster/machines";
+import { type ControllerState, type Member, membersOf } from "@muster/machines/controller";
 import type { Section } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

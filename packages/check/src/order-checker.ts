@@ -1,5 +1,5 @@
 /** Bounds and pointers of the controller: leases, attempts, the newest checkpoint (S20, S27, S31). */
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import type { AnyMessage, JobConfig } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

@@ -1,5 +1,5 @@
 /** Progress: somebody always acts for the job, and once the faults are over steps are committed and made durable (L1, L3, L4, L7). */
-import { type ControllerState, countOf } from "@muster/machines";
+import { type ControllerState, countOf } from "@muster/machines/controller";
 import type { Allowance } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";

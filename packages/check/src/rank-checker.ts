@@ -1,5 +1,5 @@
 /** Replicas of several processes: all ranks have a place or none has, and no two lives of one work at a time (F9). */
-import { type ControllerState, processesOf, ranksOf } from "@muster/machines";
+import { type ControllerState, processesOf, ranksOf } from "@muster/machines/controller";
 import type { Placed } from "./device-checker.ts";
 import type { Judge } from "./judge.ts";
 

@@ -2,7 +2,7 @@
  * Checkpoints that several actors write together (S25): a shard counts when one who was told to write it has said that it is durable, and by nothing else;
  * nobody is told to seal before all of them count, and no two at once.
  */
-import { type ControllerState, membersOf } from "@muster/machines";
+import { type ControllerState, membersOf } from "@muster/machines/controller";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 

@@ -1,5 +1,5 @@
 /** What the journal leads to in public is told (S37): every fact, in the order of the records, whoever tells it and however many tellers end. */
-import type { Announcement } from "@muster/actors";
+import type { Announcement } from "@muster/actors/controller";
 import type { Verdicts } from "./judge.ts";
 
 /** Compares the facts of the journal with what is told. */

@@ -1,7 +1,7 @@
 /** What was sampled and what was trained: nothing twice, nothing stale, nothing aborted, nothing lost (S15 – S19, S21 – S24). */
 import { mixSeed } from "@muster/base";
 import type { TrainSample } from "@muster/engine";
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import {
   type Body,
   fromGroupsBatch,

@@ -1,6 +1,6 @@
-import { OpenEndKeeper } from "@muster/actors";
+import { OpenEndKeeper } from "@muster/actors/controller";
 import { encodePart, encodeRecord, encodeSnapshot, partsOf } from "@muster/actors/internal";
-import { controllerLogic, planOf } from "@muster/machines";
+import { controllerLogic, planOf } from "@muster/machines/controller";
 import { describe, expect, it } from "vitest";
 import { heldOf, JournalAuditor } from "../src/journal-auditor.ts";
 import { shippedConfig } from "./support/config.ts";

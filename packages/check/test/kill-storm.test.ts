@@ -1,5 +1,5 @@
 /** How much kills weigh against a group, counted beside the controller. */
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import { expect, it } from "vitest";
 import type { Decision } from "../src/journal-model.ts";
 import { KillStorm } from "../src/kill-storm.ts";

@@ -4,7 +4,7 @@ import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { examples } from "../src/commands/help.ts";
 import { commandsOf, treeOf } from "../src/completion/command-tree.ts";
-import { loadJobFile } from "../src/composition/engines.ts";
+import { loadJobFile } from "../src/composition/job-file.ts";
 import { createProgram } from "../src/program.ts";
 import { buildOnce, muster, root } from "./support/muster.ts";
 

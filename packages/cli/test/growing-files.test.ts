@@ -12,11 +12,12 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { checkRun, eventLine, openRunFolder } from "@muster/check";
+import { checkRun } from "@muster/check";
+import { eventLine, openRunFolder } from "@muster/check/files";
 import type { EventMessage } from "@muster/client";
 import { embeddedEngines as engines } from "@muster/engine/embedded";
 import type { Body } from "@muster/protocol";
-import { loadJob } from "@muster/runtime";
+import { loadJob } from "@muster/runtime/config";
 import { manualClock } from "@muster/runtime/internal";
 import { makeTempDirectory } from "@muster/testkit";
 import { describe, expect, onTestFinished, test } from "vitest";

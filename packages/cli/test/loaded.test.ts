@@ -38,13 +38,33 @@ function loadedBy(...args: readonly string[]) {
     const [, own, other] = /\/packages\/(\w+)\/dist\/|.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(url) ?? [];
     return own === undefined ? (other ?? []) : `@muster/${own}`;
   });
-  return { modules: urls.size, packages: new Set(packages) };
+  const folders = [...urls].flatMap(
+    (url) => /\/packages\/(\w+\/dist\/\w+)\//.exec(url)?.[1]?.replace("/dist", "") ?? [],
+  );
+  return { modules: urls.size, packages: new Set(packages), folders: new Set(folders) };
 }
 
 it.each(["--version", "--help"])("muster %s loads no more than the list of commands", { timeout: 30_000 }, (option) => {
   const { modules, packages } = loadedBy(option);
   expect([...packages].sort()).toEqual(["@muster/base", "@muster/cli", "@muster/runtime", "commander"]);
   expect(modules).toBeLessThan(80);
+});
+
+/** Libraries for a corner: files of prompts, job files, lines for people, metrics that are served, HTTP. */
+const corners = ["hyparquet", "smol-toml", "pino-pretty", "prom-client", "fastify", "undici", "@bufbuild/protobuf"];
+
+/** What only the process of a controller needs, and who reads what it leaves. */
+const controllers = ["machines/controller", "actors/controller", "actors/trajectories"];
+
+it.each([
+  ["policy", 600, controllers],
+  ["node", 600, controllers],
+  ["controller", 560, []],
+])("muster %s loads what it works with", { timeout: 30_000 }, (command, modulesMax, others) => {
+  const { modules, packages, folders } = loadedBy(command, "--help");
+  expect(corners.filter((name) => packages.has(name))).toEqual([]);
+  expect([...others, "runtime/config"].filter((name) => folders.has(name))).toEqual([]);
+  expect(modules).toBeLessThan(modulesMax);
 });
 
 it("lists every command as its own file has it", () => {

@@ -5,7 +5,7 @@ import { constants, existsSync, mkdirSync, openSync, writeFileSync, writeSync } 
 import { createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
 import { embeddedEngines as engines } from "@muster/engine/embedded";
-import { loadJob } from "@muster/runtime";
+import { loadJob } from "@muster/runtime/config";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { generateKeys } from "@muster/transport/internal";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -1,5 +1,5 @@
 /** Barriers in the controller: arrivals as messages, deadlines by its clock, ends as public facts, all of it in the journal's fold. */
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import { control } from "@muster/machines/internal";
 import { describe, expect, it } from "vitest";
 import { isBarrierWaiting } from "../src/controller/barriers/plan-barriers.ts";

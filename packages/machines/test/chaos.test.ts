@@ -1,6 +1,6 @@
 /** Seeded faults against whole jobs with every checker on. A failing seed is in the message; it gives the same run again. */
 import { randomOf } from "@muster/base";
-import { type ControllerPlan, ledgerOf } from "@muster/machines";
+import { type ControllerPlan, ledgerOf } from "@muster/machines/controller";
 import { replicaRoles } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { checkers, expectReplayable } from "./checkers.ts";

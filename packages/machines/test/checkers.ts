@@ -2,7 +2,7 @@
  * What must hold at every moment of every run, whatever fails: each checker is an observer with a memory of its own, so that it cannot
  * share a mistake with what it watches. Names in brackets are the invariants of the design.
  */
-import { type ControllerState, imbalanceOf, ledgerOf } from "@muster/machines";
+import { type ControllerState, imbalanceOf, ledgerOf } from "@muster/machines/controller";
 import { expect } from "vitest";
 import type { Cluster, Observer } from "./cluster.ts";
 

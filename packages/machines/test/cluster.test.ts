@@ -1,4 +1,4 @@
-import { imbalanceOf, ledgerOf } from "@muster/machines";
+import { imbalanceOf, ledgerOf } from "@muster/machines/controller";
 import { describe, expect, it } from "vitest";
 import { Cluster } from "./cluster.ts";
 import { plan } from "./plans.ts";

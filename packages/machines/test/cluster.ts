@@ -3,16 +3,13 @@
  * and more than once; commands come in order per replica, maybe more than once; that is what the broker promises.
  */
 import { type Random, randomOf } from "@muster/base";
+import { type DetectorTiming, FailureDetector, type ReportEffect, type TimerEffect } from "@muster/machines";
 import {
   type ControllerEffect,
   type ControllerEvent,
   type ControllerPlan,
   controllerLogic,
-  type DetectorTiming,
-  FailureDetector,
-  type ReportEffect,
-  type TimerEffect,
-} from "@muster/machines";
+} from "@muster/machines/controller";
 import type { ReplicaRole } from "@muster/protocol";
 import { DataPlane } from "./data-plane.ts";
 import { type ReplicaEffect, ReplicaHost } from "./replica-host.ts";

@@ -1,5 +1,5 @@
 /** Commands of operators: once per id, answered in public, finished by what happened (semantics 6.16). */
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import { control } from "@muster/machines/internal";
 import { describe, expect, it } from "vitest";
 import { initialControllerState } from "../src/controller/state.ts";

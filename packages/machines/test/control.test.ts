@@ -1,4 +1,4 @@
-import type { ControllerEffect, ControllerEvent } from "@muster/machines";
+import type { ControllerEffect, ControllerEvent } from "@muster/machines/controller";
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
 import { type ControllerState, initialControllerState, withMember } from "../src/controller/state.ts";

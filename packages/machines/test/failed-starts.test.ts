@@ -1,5 +1,5 @@
 /** A role of which nobody ever becomes ready, again and again for one reason, ends the job with that reason; one that was ready once does not. */
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import { control } from "@muster/machines/internal";
 import { describe, expect, it } from "vitest";
 import { noteFailedStart, planStarts } from "../src/controller/fleet/failed-starts.ts";

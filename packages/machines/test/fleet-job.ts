@@ -1,5 +1,5 @@
 /** A controller and its fleet, for tests: it is told what nodes and replicas do. */
-import type { ControllerEvent, ControllerPlan, ControllerState, Member } from "@muster/machines";
+import type { ControllerEvent, ControllerPlan, ControllerState, Member } from "@muster/machines/controller";
 import { control } from "@muster/machines/internal";
 import { type Body, nodeCapabilities, type RankOrder, type ReplicaRole } from "@muster/protocol";
 import { initialControllerState } from "../src/controller/state.ts";

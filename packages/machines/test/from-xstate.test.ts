@@ -1,12 +1,5 @@
-import {
-  type ControllerPlan,
-  checkpointLogic,
-  controllerLogic,
-  type Logic,
-  membershipLogic,
-  policyLogic,
-  rolloutLogic,
-} from "@muster/machines";
+import { checkpointLogic, type Logic, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import { type ControllerPlan, controllerLogic } from "@muster/machines/controller";
 import {
   checkpointMachine,
   controllerMachine,

@@ -1,14 +1,9 @@
 import { type CauseCount, type FailurePolicy, failureDefaults } from "@muster/protocol";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { causeKeyOf } from "../src/cause-key.ts";
 import { applyCompleted } from "../src/controller/groups/apply-groups.ts";
-import {
-  causeKeyOf,
-  isKnownCause,
-  noteQuarantined,
-  noteReceipts,
-  planCeiling,
-} from "../src/controller/groups/given-up.ts";
+import { isKnownCause, noteQuarantined, noteReceipts, planCeiling } from "../src/controller/groups/given-up.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, planWith, receiptOf, reportFrom, working } from "./states.ts";
 

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
-import { type ControllerEvent, type ControllerPlan, controllerLogic } from "@muster/machines";
+import { type ControllerEvent, type ControllerPlan, controllerLogic } from "@muster/machines/controller";
 import { describe, expect, it } from "vitest";
 import { Cluster } from "./cluster.ts";
 import { plan } from "./plans.ts";

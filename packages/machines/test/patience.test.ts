@@ -1,4 +1,4 @@
-import { type ControllerEvent, type ControllerState, mayPass, mayWait } from "@muster/machines";
+import { type ControllerEvent, type ControllerState, mayPass, mayWait } from "@muster/machines/controller";
 import type { Body, KindOf } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";

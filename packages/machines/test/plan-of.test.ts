@@ -1,5 +1,6 @@
 /** What the controller and its failure detector take out of a job configuration. */
-import { detectorTimingOf, planOf } from "@muster/machines";
+import { detectorTimingOf } from "@muster/machines";
+import { planOf } from "@muster/machines/controller";
 import type { JobConfig } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 

@@ -1,5 +1,5 @@
 /** Small plans: a whole job in a few virtual seconds. */
-import type { ControllerPlan } from "@muster/machines";
+import type { ControllerPlan } from "@muster/machines/controller";
 import type { FailurePolicy } from "@muster/protocol";
 
 /** Nothing is ever given up, and there is no ceiling: what a test is about goes on top. */

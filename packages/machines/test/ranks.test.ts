@@ -1,5 +1,5 @@
 /** Replicas of several processes: placed all or none, begun and ended as one, whoever of them ends. */
-import type { ControllerPlan } from "@muster/machines";
+import type { ControllerPlan } from "@muster/machines/controller";
 import { describe, expect, it } from "vitest";
 import { Job } from "./fleet-job.ts";
 import { bodiesOf } from "./states.ts";

@@ -3,7 +3,6 @@ import type { Random } from "@muster/base";
 import {
   type CheckpointEffect,
   type Chunk,
-  type ControllerPlan,
   checkpointLogic,
   type Logic,
   type MembershipEffect,
@@ -16,6 +15,7 @@ import {
   sideBySide,
   type TimerEffect,
 } from "@muster/machines";
+import type { ControllerPlan } from "@muster/machines/controller";
 import type { Body, ReplicaRole } from "@muster/protocol";
 import { type DataPlane, digestOf, type Memory, sectionsOf, serve } from "./data-plane.ts";
 import type { VirtualTime } from "./virtual-time.ts";

@@ -2,7 +2,7 @@
  * Golden conversations: a script of commands (lines that begin with `>`), and under each what was said because of it. `p0 → x` is a report
  * as the controller takes it, `p0 ← x` an order, `! x` a public fact, `= x` the phase of the job.
  */
-import type { AnnounceEffect, CommandEffect, ControllerEvent, ControllerPlan } from "@muster/machines";
+import type { AnnounceEffect, CommandEffect, ControllerEvent, ControllerPlan } from "@muster/machines/controller";
 import type { ReplicaRole, WorkItem } from "@muster/protocol";
 import { Cluster } from "./cluster.ts";
 import { plan } from "./plans.ts";

@@ -1,5 +1,5 @@
 /** Settings that an operator changes while a job exists: from which step they count, and what is refused. */
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import { control } from "@muster/machines/internal";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";

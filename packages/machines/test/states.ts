@@ -1,5 +1,11 @@
 /** Controller states to start a test from. */
-import type { ControllerEffect, ControllerEvent, ControllerPlan, ControllerState, Member } from "@muster/machines";
+import type {
+  ControllerEffect,
+  ControllerEvent,
+  ControllerPlan,
+  ControllerState,
+  Member,
+} from "@muster/machines/controller";
 import type { Body, GroupReceipt, Kind, KindOf, ReplicaRole, Section } from "@muster/protocol";
 import type { ReportOf } from "../src/controller/events.ts";
 import { initialControllerState, type StepGroups, type Vote } from "../src/controller/state.ts";

@@ -1,6 +1,7 @@
 import { connect } from "node:net";
 import { silentLogger } from "@muster/base";
-import { createMetrics, systemClock } from "@muster/runtime";
+import { systemClock } from "@muster/runtime";
+import { createMetrics } from "@muster/runtime/metrics";
 import { expect, test } from "vitest";
 import { checkRouterConfig, routerDefaults, startRouter } from "../src/index.ts";
 import { openRouter, startEngine } from "./support/open-router.ts";

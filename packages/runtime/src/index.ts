@@ -1,27 +1,4 @@
 export { systemClock } from "./clock.ts";
-export type { Field, FieldKind, Scalar } from "./config/field.ts";
-export { fields } from "./config/fields.ts";
-export {
-  type EngineKey,
-  type EngineTable,
-  type FoundTaskModule,
-  fieldsOfTable,
-  type JobEngines,
-  type TaskShape,
-} from "./config/job-engines.ts";
-export {
-  enginesNamedIn,
-  explainConfig,
-  type LoadedJob,
-  type LoadJobOptions,
-  loadJob,
-  type NamedPlan,
-  type NamedPrompts,
-  promptsNamedIn,
-  refuseFaults,
-  type Setting,
-} from "./config/load-job.ts";
-export type { Problem } from "./config/problem.ts";
 export { makeFolderSync, makeOwnFolderSync } from "./folders.ts";
 export { type Heartbeat, type HeartbeatOptions, startHeartbeat } from "./heartbeat/heartbeat.ts";
 export type { HeartbeatConnection } from "./heartbeat/job.ts";
@@ -51,8 +28,6 @@ export {
   type LogLevel,
   logLevels,
 } from "./observability/logger.ts";
-export { createMetrics, type MetricsRegistry } from "./observability/metrics.ts";
-export { type MetricsServer, type MetricsServerOptions, startMetricsServer } from "./observability/metrics-server.ts";
 export { openTestHosts, type TestHost, type TestHosts, type TestHostsOptions } from "./test-hosts.ts";
 export { createIngress, type Ingress, type IngressOptions, type Refusal } from "./wire/ingress.ts";
 export { createOutbox, type Outbox, type OutboxItem, type OutboxOptions } from "./wire/outbox.ts";

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { loadJob } from "../src/index.ts";
+import { loadJob } from "../src/config/index.ts";
 import { engines } from "./support/engines.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "muster-agents-"));

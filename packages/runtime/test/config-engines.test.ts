@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { enginesNamedIn, explainConfig, type LoadJobOptions, loadJob } from "../src/index.ts";
+import { enginesNamedIn, explainConfig, type LoadJobOptions, loadJob } from "../src/config/index.ts";
 import { engines, llama } from "./support/engines.ts";
 
 const describeTask = () => ({ vocab: 43, maxContext: 36 });

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promptsTask } from "@muster/protocol";
 import { describe, expect, test } from "vitest";
-import { type LoadJobOptions, loadJob, promptsNamedIn } from "../src/index.ts";
+import { type LoadJobOptions, loadJob, promptsNamedIn } from "../src/config/index.ts";
 import { engines } from "./support/engines.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "muster-config-prompts-"));

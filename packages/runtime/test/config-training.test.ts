@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { jobConfigSchema } from "@muster/protocol";
 import { afterAll, describe, expect, test } from "vitest";
-import { loadJob } from "../src/index.ts";
+import { loadJob } from "../src/config/index.ts";
 import { engines } from "./support/engines.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "muster-training-"));

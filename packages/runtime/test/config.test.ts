@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { MusterError } from "@muster/base";
 import { jobConfigSchema } from "@muster/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { explainConfig, fields, type LoadJobOptions, loadJob } from "../src/index.ts";
+import { explainConfig, fields, type LoadJobOptions, loadJob } from "../src/config/index.ts";
 import { envNameOf, validateTiming } from "../src/internal.ts";
 import { engines, llama } from "./support/engines.ts";
 

@@ -5,14 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { hasCode } from "@muster/base";
 import { afterEach, describe, expect, test } from "vitest";
-import {
-  createLogger,
-  createMetrics,
-  type LoggerOptions,
-  type MetricsServer,
-  runtimeMetrics,
-  startMetricsServer,
-} from "../src/index.ts";
+import { createLogger, type LoggerOptions, runtimeMetrics } from "../src/index.ts";
+import { createMetrics, type MetricsServer, startMetricsServer } from "../src/observability/index.ts";
 import { openLogFile } from "../src/observability/log-file.ts";
 
 describe("the logger", () => {

@@ -2,7 +2,8 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { checkRun, openRunFolder } from "@muster/check";
+import { checkRun } from "@muster/check";
+import { openRunFolder } from "@muster/check/files";
 import { digestOf } from "@muster/collectives/internal";
 import { taskOf } from "@muster/data";
 import { trainLocally } from "@muster/engine/embedded";

@@ -1,9 +1,9 @@
 /** What a controller needs that a test runs in its own process, on a real broker. */
 import type { Environment } from "@muster/actors";
-import { randomOf, silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { noMetrics, randomOf, silentLogger } from "@muster/base";
 import { embeddedEngines as engines } from "@muster/engine/embedded";
-import { loadJob, systemClock } from "@muster/runtime";
+import { systemClock } from "@muster/runtime";
+import { loadJob } from "@muster/runtime/config";
 import type { TestServer } from "@muster/testkit";
 
 const jobFile = new URL("../../../jobs/dates.toml", import.meta.url).pathname;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { definedErrors, type ErrorDefinition } from "../../../packages/base/src/internal.ts";
 import type { envelopeSchema, messageTable, statusSchema, subjectTable } from "../../../packages/protocol/src/index.ts";
-import type { Field } from "../../../packages/runtime/src/index.ts";
+import type { Field } from "../../../packages/runtime/src/config/index.ts";
 import { packageNames, root, sourcesOf, textOf } from "../checks/repository.ts";
 
 /** Lower layers first: an error belongs to the first package whose modules define it. */
@@ -51,7 +51,7 @@ export async function loadReferenceData(): Promise<ReferenceData> {
   }
   // Only now, so that the errors of the protocol were not defined before its turn came.
   const protocol = await import("../../../packages/protocol/src/index.ts");
-  const { fields: common, fieldsOfTable } = await import("../../../packages/runtime/src/index.ts");
+  const { fields: common, fieldsOfTable } = await import("../../../packages/runtime/src/config/index.ts");
   const { embeddedEngines } = await import("../../../packages/engine/src/embedded/index.ts");
   const { EngineRegistry } = await import("../../../packages/engine/src/index.ts");
   const { workerAdapterOf } = await import("../../../packages/engine/src/worker/index.ts");

@@ -1,5 +1,5 @@
 /** What a controller is made from, and how others see it. */
-import type { Rules } from "@muster/machines";
+import type { Rules } from "@muster/machines/controller";
 import type { JobConfig } from "@muster/protocol";
 import type { Environment } from "../environment.ts";
 import type { ControllerLogic, ControllerSnapshot } from "./journal-replay.ts";

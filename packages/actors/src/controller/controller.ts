@@ -3,16 +3,16 @@
  * anything it leads to leaves (protocol 2).
  */
 import { every, hasCode, MusterError, messageOf } from "@muster/base";
+import { detectorTimingOf } from "@muster/machines";
 import {
   type AnnounceEffect,
   allMembersOf,
   type ControllerEvent,
   controllerLogic,
-  detectorTimingOf,
   mayPass,
   mayWait,
   type Rules,
-} from "@muster/machines";
+} from "@muster/machines/controller";
 import {
   createEnveloper,
   type Enveloper,

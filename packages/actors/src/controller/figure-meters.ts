@@ -1,6 +1,6 @@
 /** The figures of the last committed step on the metrics page: those that its event has, to the last bit. */
 import type { Metrics } from "@muster/base";
-import type { AnnounceEffect } from "@muster/machines";
+import type { AnnounceEffect } from "@muster/machines/controller";
 import { type Body, figureMetricOf, type StepComponent, stepComponentsMax, stepFigures } from "@muster/protocol";
 
 /** Makes the gauges; nothing is on the page before the first commit of this term. @returns Takes what the controller says. */

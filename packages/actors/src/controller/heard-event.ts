@@ -1,6 +1,6 @@
 /** Messages as events of the controller's machine. */
 import { createHash } from "node:crypto";
-import type { ControllerEvent } from "@muster/machines";
+import type { ControllerEvent } from "@muster/machines/controller";
 import { type AnyMessage, commandKinds } from "@muster/protocol";
 
 const commands: ReadonlySet<string> = new Set(commandKinds);

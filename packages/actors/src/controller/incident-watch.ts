@@ -1,13 +1,7 @@
 /** The incidents of a job, from the facts that its controllers say: for the status and the metrics (semantics 6.15). */
 import type { Metrics } from "@muster/base";
-import {
-  type AnnounceEffect,
-  applyFact,
-  emptyIncidentLog,
-  ettrOf,
-  type Incident,
-  type IncidentLog,
-} from "@muster/machines";
+import { applyFact, emptyIncidentLog, ettrOf, type Incident, type IncidentLog } from "@muster/machines";
+import type { AnnounceEffect } from "@muster/machines/controller";
 import type { JobStatus } from "@muster/protocol";
 import { factOf } from "./open-ends.ts";
 

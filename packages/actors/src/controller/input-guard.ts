@@ -4,7 +4,7 @@
  * never said: a lease, an order or a vote that it would have settled runs into its deadline.
  */
 import { type Logger, type Metrics, messageOf } from "@muster/base";
-import type { ControllerEvent } from "@muster/machines";
+import type { ControllerEvent } from "@muster/machines/controller";
 import { type AnyMessage, pack } from "@muster/protocol";
 
 /** How it is said. */

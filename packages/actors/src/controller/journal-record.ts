@@ -1,6 +1,6 @@
 /** The records of the journal: the inputs of one batch, or one part of a snapshot. */
 import { messageOf } from "@muster/base";
-import type { ControllerEvent } from "@muster/machines";
+import type { ControllerEvent } from "@muster/machines/controller";
 import { pack, unpack } from "@muster/protocol";
 import { z } from "zod";
 import { errors } from "../errors.ts";

@@ -1,5 +1,5 @@
 /** The journal as a new controller reads it: the newest whole snapshot, and the records after it through the controller's machine. */
-import { type ControllerPlan, controllerLogic, controllerSnapshotOf, type Rules } from "@muster/machines";
+import { type ControllerPlan, controllerLogic, controllerSnapshotOf, type Rules } from "@muster/machines/controller";
 import type { Journal, JournalEntry } from "@muster/transport";
 import { errors } from "../errors.ts";
 import type { JournalRecord } from "./journal-record.ts";

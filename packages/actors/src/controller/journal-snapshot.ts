@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { messageOf } from "@muster/base";
-import type { ControllerContext, Rules } from "@muster/machines";
+import type { ControllerContext, Rules } from "@muster/machines/controller";
 import { z } from "zod";
 import { errors } from "../errors.ts";
 import type { SnapshotPart } from "./journal-record.ts";

@@ -3,7 +3,7 @@
  * before it is removed.
  */
 import { type Clock, hasCode, type Logger, MusterError } from "@muster/base";
-import type { ControllerEvent, Rules } from "@muster/machines";
+import type { ControllerEvent, Rules } from "@muster/machines/controller";
 import { storedBytesMax } from "@muster/protocol";
 import type { PersistBatch } from "@muster/runtime";
 import type { Transport } from "@muster/transport";

@@ -1,6 +1,6 @@
 /** A job whose journal is empty although its folder has checkpoints (semantics 6.9). */
 import type { Cursor } from "@muster/checkpoint";
-import type { FoundCheckpoint } from "@muster/machines";
+import type { FoundCheckpoint } from "@muster/machines/controller";
 import type { JobConfig } from "@muster/protocol";
 import { cursorFlaw } from "../checkpoint/cursor.ts";
 import { errors } from "../errors.ts";

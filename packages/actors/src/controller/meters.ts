@@ -1,6 +1,6 @@
 /** The numbers of a job for its metrics page. */
 import type { Metrics } from "@muster/base";
-import { countOf, imbalanceOf, ledgerOf } from "@muster/machines";
+import { countOf, imbalanceOf, ledgerOf } from "@muster/machines/controller";
 import { memberRoles } from "@muster/protocol";
 import type { ControllerSnapshot } from "./journal-replay.ts";
 

@@ -2,16 +2,9 @@
  * What the records of a journal leave open beside the state: timers that run, public facts that may not have been said, incidents. Whoever
  * writes the journal keeps it in the same way as whoever replays it.
  */
-import {
-  type AnnounceEffect,
-  applyFact,
-  type ControllerEffect,
-  type ControllerEvent,
-  emptyIncidentLog,
-  type IncidentFact,
-  type IncidentLog,
-  type TimerEffect,
-} from "@muster/machines";
+
+import { applyFact, emptyIncidentLog, type IncidentFact, type IncidentLog, type TimerEffect } from "@muster/machines";
+import type { AnnounceEffect, ControllerEffect, ControllerEvent } from "@muster/machines/controller";
 
 /** A public fact and the id by which it is known, whoever says it: its record and its place in it. */
 export interface Announcement {

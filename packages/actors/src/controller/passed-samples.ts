@@ -1,5 +1,5 @@
 /** What samplers show of their groups goes on to whoever watches: without a record, within bounds, and only of steps that are being worked on. */
-import type { AnnounceEffect } from "@muster/machines";
+import type { AnnounceEffect } from "@muster/machines/controller";
 import type { AnyMessage, Body, JobConfig } from "@muster/protocol";
 
 /** What is passed on with. */

@@ -6,7 +6,8 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { baseFolder } from "@muster/base";
-import { machinesFolder, type Rules } from "@muster/machines";
+import { machinesFolder } from "@muster/machines";
+import type { Rules } from "@muster/machines/controller";
 import { protocolFolder } from "@muster/protocol";
 
 /** Files of one name. */

@@ -1,4 +1,4 @@
-import { planOf } from "@muster/machines";
+import { planOf } from "@muster/machines/controller";
 import type { Identity } from "@muster/protocol";
 import { controllerId, Reign } from "./controller.ts";
 import type { Controller, ControllerOptions } from "./controller-options.ts";

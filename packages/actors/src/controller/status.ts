@@ -12,7 +12,7 @@ import {
   processesOf,
   ranksOf,
   scriptPhaseOf,
-} from "@muster/machines";
+} from "@muster/machines/controller";
 import { encodeStatus, type JobStatus, memberRoles, storedBytesMax, traitsOf } from "@muster/protocol";
 import type { StreamsSeen } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";

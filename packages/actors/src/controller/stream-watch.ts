@@ -1,6 +1,6 @@
 /** Looks how full the streams are: for metrics and the status, and for the machine when the groups stream passes a mark. */
 import type { Logger, Metrics } from "@muster/base";
-import { type Fill, type FilledEvent, isFillNews } from "@muster/machines";
+import { type Fill, type FilledEvent, isFillNews } from "@muster/machines/controller";
 import { type StreamName, type StreamUsage, streamNames, type Transport } from "@muster/transport";
 
 /** Between two looks, each of which asks once per stream. */

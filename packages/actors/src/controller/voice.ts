@@ -1,6 +1,6 @@
 /** What the acting controller says: orders to members, and public facts. What can not be said is told to the operator, and ends nothing. */
 import { type Logger, messageOf } from "@muster/base";
-import type { AnnounceEffect, AnswerEffect, CommandEffect } from "@muster/machines";
+import type { AnnounceEffect, AnswerEffect, CommandEffect } from "@muster/machines/controller";
 import {
   type AnyMessage,
   type Enveloper,

@@ -6,9 +6,9 @@ import {
   localHealth,
   type Probe,
   type SelfObservation,
-  type VerdictEvent,
   type Watched,
 } from "@muster/machines";
+import type { VerdictEvent } from "@muster/machines/controller";
 import type { AnyMessage, Body } from "@muster/protocol";
 import type { TransportStatus } from "@muster/transport";
 import { watchMetersOn } from "./watch-metrics.ts";

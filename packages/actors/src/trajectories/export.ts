@@ -1,6 +1,6 @@
 /** Finished groups of a run, out of its journal and its groups stream, into files. */
 import { messageOf } from "@muster/base";
-import { controllerLogic, planOf } from "@muster/machines";
+import { controllerLogic, planOf } from "@muster/machines/controller";
 import {
   bodyBytesMax,
   fromGroupsBatch,

@@ -1,6 +1,5 @@
 /** What actors of a test are given: the clock of the process, a broker in memory, heartbeats on the main thread, errors kept. */
-import { type Clock, randomOf, silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { type Clock, noMetrics, randomOf, silentLogger } from "@muster/base";
 import { type Body, createEnveloper, encodeMessage, type Identity, subjectsOf } from "@muster/protocol";
 import { systemClock } from "@muster/runtime";
 import type { Transport } from "@muster/transport";

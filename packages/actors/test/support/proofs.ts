@@ -1,7 +1,7 @@
 /** What the journal of a job proves. */
-import { type ControllerState, imbalanceOf, ledgerOf } from "@muster/machines";
+import { type ControllerState, imbalanceOf, ledgerOf } from "@muster/machines/controller";
 import { expect } from "vitest";
-import { decodeRecord } from "../../src/index.ts";
+import { decodeRecord } from "../../src/controller/index.ts";
 import type { ControllerSnapshot } from "../../src/internal.ts";
 import type { SmallJob } from "./small-job.ts";
 

@@ -6,7 +6,7 @@ import { needsOfTask, taskOf } from "@muster/data";
 import { embeddedEngines as engines, trainLocally } from "@muster/engine/embedded";
 import { rewardOf } from "@muster/engine/internal";
 import type { JobConfig } from "@muster/protocol";
-import { loadJob } from "@muster/runtime";
+import { loadJob } from "@muster/runtime/config";
 import { clock } from "./environment.ts";
 
 const jobFile = fileURLToPath(new URL("../../../../jobs/dates.toml", import.meta.url));

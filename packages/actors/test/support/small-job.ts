@@ -2,7 +2,7 @@
 
 import { type Clock, withDeadline } from "@muster/base";
 import { dataPlaneActivity } from "@muster/collectives";
-import { planOf, type Rules } from "@muster/machines";
+import { planOf, type Rules } from "@muster/machines/controller";
 import {
   type AnyMessage,
   type Body,
@@ -17,14 +17,8 @@ import {
 import { makeTempDirectory } from "@muster/testkit";
 import type { Transport } from "@muster/transport";
 import { createMemoryBroker } from "@muster/transport/internal";
-import {
-  type Controller,
-  type Replica,
-  type ReplicaEnd,
-  type Role,
-  runReplica,
-  startController,
-} from "../../src/index.ts";
+import { type Controller, startController } from "../../src/controller/index.ts";
+import { type Replica, type ReplicaEnd, type Role, runReplica } from "../../src/index.ts";
 import { type Replayed, replayJournal } from "../../src/internal.ts";
 import { clock, host, processesOn, type TestProcess, type Wire } from "./environment.ts";
 import { checkpointRole, policyRole, rolloutRole } from "./roles.ts";

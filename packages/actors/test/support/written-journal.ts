@@ -1,10 +1,10 @@
 /** A journal that a controller's mind and its writer make of inputs, without the rest of a controller. */
 import { silentLogger } from "@muster/base";
-import { type ControllerEvent, type ControllerPlan, controllerLogic, type Rules } from "@muster/machines";
+import { type ControllerEvent, type ControllerPlan, controllerLogic, type Rules } from "@muster/machines/controller";
 import type { Transport } from "@muster/transport";
 import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
+import { type ControllerLogic, decodeRecord, OpenEndKeeper, type OpenEnds } from "../../src/controller/index.ts";
 import { JournalWriter } from "../../src/controller/journal-writer.ts";
-import { type ControllerLogic, decodeRecord, OpenEndKeeper, type OpenEnds } from "../../src/index.ts";
 import { type ControllerSnapshot, type Replayed, replayJournal } from "../../src/internal.ts";
 import { clock } from "./environment.ts";
 

@@ -1,7 +1,7 @@
 /** An audit of a run by what it left behind: events, journal, checkpoints, metrics. Reads each file once or twice, and holds none of them. */
 import { statSync } from "node:fs";
 import { basename, join } from "node:path";
-import { rulesOfProgram } from "@muster/actors";
+import { rulesOfProgram } from "@muster/actors/controller";
 import { type Body, parseCheckpointName } from "@muster/protocol";
 import { type JournalAudit, JournalAuditor } from "../journal-auditor.ts";
 import { checkCheckpoints, findCheckpoints } from "./check-checkpoints.ts";

@@ -2,9 +2,9 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { OpenEndKeeper, rulesOfProgram } from "@muster/actors";
+import { OpenEndKeeper, rulesOfProgram } from "@muster/actors/controller";
 import { encodePart, encodeRecord, encodeSnapshot, partsOf } from "@muster/actors/internal";
-import { controllerLogic, planOf } from "@muster/machines";
+import { controllerLogic, planOf } from "@muster/machines/controller";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { checkRun, type JournalBytes, type RunAudit } from "../../src/run/check-run.ts";
 import { shippedConfig } from "../support/config.ts";

@@ -1,7 +1,7 @@
 /** The configuration of a job whose file says nothing, as `muster run` reads it. */
 import { embeddedEngines as engines } from "@muster/engine/embedded";
 import type { JobConfig } from "@muster/protocol";
-import { loadJob } from "@muster/runtime";
+import { loadJob } from "@muster/runtime/config";
 
 const model = { vocab: 13, maxContext: 128 };
 

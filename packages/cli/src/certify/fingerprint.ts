@@ -1,7 +1,8 @@
 /** On what a proof was made: what it is worth elsewhere depends on all of this being the same there. */
 import { createHash } from "node:crypto";
 import { arch, cpus, release } from "node:os";
-import { findDevices, rulesOfProgram } from "@muster/actors";
+import { findDevices } from "@muster/actors";
+import { rulesOfProgram } from "@muster/actors/controller";
 import { needsOfJob } from "@muster/data";
 import type { EngineRegistry } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";

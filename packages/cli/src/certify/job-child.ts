@@ -2,7 +2,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { checkRun, openRunFolder } from "@muster/check";
+import { checkRun } from "@muster/check";
+import { openRunFolder } from "@muster/check/files";
 import { connectJob, type SeenStatus } from "@muster/client";
 import type { Body } from "@muster/protocol";
 import { credentialsOf, findConnection } from "../composition/connection.ts";

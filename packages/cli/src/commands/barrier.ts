@@ -7,7 +7,7 @@ import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { rankOf, weightsOf } from "../job/rank-options.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { countOf, durationOf, type LocationOptions, withLocation } from "./common.ts";
 import { listed } from "./list.ts";
 

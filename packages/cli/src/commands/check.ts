@@ -1,7 +1,8 @@
 /** `muster check`: audits a run by the files that it left. */
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { checkRun, openRunFolder, type RunFolder } from "@muster/check";
+import { checkRun } from "@muster/check";
+import { openRunFolder, type RunFolder } from "@muster/check/files";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { jobsIn } from "../composition/connection.ts";

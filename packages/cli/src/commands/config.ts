@@ -1,9 +1,10 @@
 /** `muster config`: what a job file means, and whether it means anything. */
 import { resolve } from "node:path";
 import { hasCode } from "@muster/base";
-import { exitCodes, explainConfig, type LoadedJob, type Setting } from "@muster/runtime";
+import { exitCodes } from "@muster/runtime";
+import { explainConfig, type LoadedJob, type Setting } from "@muster/runtime/config";
 import type { Command } from "commander";
-import { loadJobFile } from "../composition/engines.ts";
+import { loadJobFile } from "../composition/job-file.ts";
 import { collect, jobFileDefault } from "./common.ts";
 import { listed } from "./list.ts";
 

@@ -11,7 +11,7 @@ import { tokenOf } from "../composition/tokens.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { withJob } from "../job/open-job.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { newsOf } from "../run/narrator.ts";
 import { collect, type LocationOptions, withLocation } from "./common.ts";
 import { listed } from "./list.ts";

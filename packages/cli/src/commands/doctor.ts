@@ -12,7 +12,7 @@ import { checkGpu } from "../doctor/gpu.ts";
 import { checkMachine } from "../doctor/machine.ts";
 import { checkPartitions } from "../doctor/partitions.ts";
 import { checkNative } from "../doctor/tools.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { listed } from "./list.ts";
 
 interface Options {

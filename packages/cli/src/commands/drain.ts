@@ -10,7 +10,7 @@ import { commandIdOf } from "../job/give-command.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
 import { sayRun } from "../job/run-state.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 import { listed } from "./list.ts";
 

@@ -3,15 +3,8 @@ import type { Logger } from "@muster/base";
 import { shownHost } from "@muster/http";
 import type { Router } from "@muster/router";
 import { checkRouterConfig, type RouterConfig, routerDefaults } from "@muster/router/config";
-import {
-  createLogger,
-  createMetrics,
-  type ExitCode,
-  exitCodes,
-  installLifecycle,
-  sayLastWords,
-  systemClock,
-} from "@muster/runtime";
+import { createLogger, type ExitCode, exitCodes, installLifecycle, sayLastWords, systemClock } from "@muster/runtime";
+import { createMetrics } from "@muster/runtime/metrics";
 import { type Command, Option } from "commander";
 import { runsDefault } from "../composition/runs.ts";
 import { type TlsOptions, tlsOf, withTls } from "../composition/tls.ts";

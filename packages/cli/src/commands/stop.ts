@@ -8,7 +8,7 @@ import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, withJob } from "../job/open-job.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 import { listed } from "./list.ts";
 

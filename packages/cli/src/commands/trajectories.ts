@@ -1,8 +1,8 @@
 /** `muster trajectories`: finished groups of a run as files, and files into a job. */
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
-import { exportTrajectories, importerId } from "@muster/actors";
-import { openRunFolder } from "@muster/check";
+import { exportTrajectories, importerId } from "@muster/actors/trajectories";
+import { openRunFolder } from "@muster/check/files";
 import { connectJob } from "@muster/client";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import { connectNats } from "@muster/transport";
@@ -11,7 +11,7 @@ import { credentialsOf, findConnection } from "../composition/connection.ts";
 import { runsDefault } from "../composition/runs.ts";
 import { errors } from "../errors.ts";
 import { findRun } from "../job/find-run.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { exportedText, trajectoriesIn } from "../run/phase-keeper.ts";
 import { Importer } from "../trajectories/importer.ts";
 import { openRunStore } from "../trajectories/run-store.ts";

@@ -7,7 +7,7 @@ import { pasted } from "../composition/pasted.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
 import { type OperatorDoor, sayOver, withJob } from "../job/open-job.ts";
 import type { RunState } from "../job/run-state.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { readEvents } from "../run/read-events.ts";
 import { terminalOf } from "../terminal/terminal.ts";
 import { eventJson, eventLine } from "../view/event-line.ts";

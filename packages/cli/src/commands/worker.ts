@@ -6,7 +6,7 @@ import type { WorkerSelf, WorkerSubject } from "@muster/engine/worker";
 import { exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { errors } from "../errors.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { datesTrajectories, trajectoriesIn } from "../worker/trajectories.ts";
 import { listed } from "./list.ts";
 

@@ -1,12 +1,12 @@
 /** Runs the controller of a job as a process. */
+import type { Environment } from "@muster/actors";
 import {
-  type Environment,
   newestCheckpointName,
   newestVerifiedCheckpoint,
   type StandbyEnd,
   standBy,
   startController,
-} from "@muster/actors";
+} from "@muster/actors/controller";
 import type { JobConfig } from "@muster/protocol";
 import { type ExitCode, exitCodes, installLifecycle, sayLastWords } from "@muster/runtime";
 import { createEnvironment } from "./environment.ts";

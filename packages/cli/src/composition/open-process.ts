@@ -1,14 +1,7 @@
 /** What the process of every actor has: its log, its metrics door, its words to the operator. */
 import { join } from "node:path";
-import type { Logger } from "@muster/base";
-import {
-  createLogger,
-  createMetrics,
-  type LogLevel,
-  sayLastWords,
-  startMetricsServer,
-  systemClock,
-} from "@muster/runtime";
+import { type Logger, type Metrics, noMetrics } from "@muster/base";
+import { createLogger, type LogLevel, sayLastWords, systemClock } from "@muster/runtime";
 import { ReplicaView } from "../terminal/replica-view.ts";
 import { terminalOf } from "../terminal/terminal.ts";
 import type { JobConnection } from "./connection.ts";
@@ -33,12 +26,8 @@ export interface ActorOptions {
 
 /** Opens them; `close` when the actor has ended. */
 export async function openProcess(options: ActorOptions, role: string) {
-  const { metricsPort } = options;
   const { logger, end } = openLog(options, role);
-  const metrics = createMetrics();
-  const server =
-    metricsPort === null ? null : await startMetricsServer({ host: "127.0.0.1", port: metricsPort, metrics });
-  if (server) logger.info({ port: server.port }, "metrics are served");
+  const { metrics, close } = await openMetrics(options.metricsPort, logger);
   const say = (sentence: string): void => {
     end();
     sayLastWords(sentence);
@@ -47,9 +36,22 @@ export async function openProcess(options: ActorOptions, role: string) {
     ...{ logger, metrics, say },
     async close() {
       end();
-      await server?.close();
+      await close();
     },
   };
+}
+
+/** Metrics are kept where somebody can read them. */
+async function openMetrics(
+  port: number | null,
+  logger: Logger,
+): Promise<{ readonly metrics: Metrics; close(): Promise<void> }> {
+  if (port === null) return { metrics: noMetrics, close: async () => {} };
+  const { createMetrics, startMetricsServer } = await import("@muster/runtime/metrics");
+  const metrics = createMetrics();
+  const server = await startMetricsServer({ host: "127.0.0.1", port, metrics });
+  logger.info({ port: server.port }, "metrics are served");
+  return { metrics, close: () => server.close() };
 }
 
 /** The log of a process: its file, lines of JSON on standard error, or, for a person at a terminal, the file and a few lines. */

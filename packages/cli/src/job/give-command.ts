@@ -8,7 +8,7 @@ import type { Command } from "commander";
 import { durationOf, type LocationOptions, withLocation } from "../commands/common.ts";
 import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { untilInterrupted } from "./interrupt.ts";
 import { withJob } from "./open-job.ts";
 

@@ -2,10 +2,10 @@
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { messageOf } from "@muster/base";
-import { isRunning, partsIn } from "@muster/check";
+import { isRunning, partsIn } from "@muster/check/files";
 import { z } from "zod";
 import { pasted, wayTo } from "../composition/pasted.ts";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 
 /** A run as its folder shows it. Keys are those of the JSON output. */
 export interface RunState {

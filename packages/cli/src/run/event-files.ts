@@ -1,16 +1,7 @@
 /** The public events of a job in the folder of its run: all in `events.jsonl`, commands of operators also in `audit.jsonl`, both in parts; changes also in `changes.jsonl`. */
 import { basename } from "node:path";
-import {
-  beginsRow,
-  changeLine,
-  changesName,
-  type EventFields,
-  eventLine,
-  firstLine,
-  lastRow,
-  placeOf,
-  readLines,
-} from "@muster/check";
+import { changeLine, changesName } from "@muster/check";
+import { beginsRow, type EventFields, eventLine, firstLine, lastRow, placeOf, readLines } from "@muster/check/files";
 import type { EventMessage } from "@muster/client";
 import { type GrowingOptions, LineParts } from "./line-parts.ts";
 

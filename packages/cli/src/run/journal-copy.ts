@@ -2,7 +2,8 @@
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { JournalBytes, RunFolder } from "@muster/check";
+import type { JournalBytes } from "@muster/check";
+import type { RunFolder } from "@muster/check/files";
 import { connectNats, startLocalServer, type Transport } from "@muster/transport";
 import { errors } from "../errors.ts";
 import { findNatsServer } from "./broker.ts";

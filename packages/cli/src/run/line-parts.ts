@@ -4,7 +4,7 @@
  */
 import { appendFileSync, closeSync, openSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { join } from "node:path";
-import { firstLine, partName, partNumbers, partsIn, readLines } from "@muster/check";
+import { firstLine, partName, partNumbers, partsIn, readLines } from "@muster/check/files";
 
 /** What files of a run that grow are written with. */
 export interface GrowingOptions {

@@ -1,6 +1,6 @@
 /** The figures of the steps that stand, a line each, written as they are committed: `metrics.jsonl`, in parts. */
 
-import { readLines } from "@muster/check";
+import { readLines } from "@muster/check/files";
 import type { EventMessage } from "@muster/client";
 import type { StepRecord } from "../report/index.ts";
 import { type GrowingOptions, LineParts } from "./line-parts.ts";

@@ -3,12 +3,12 @@ import { randomBytes } from "node:crypto";
 import { existsSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Exported, exportTrajectories, importerId } from "@muster/actors";
+import { type Exported, exportTrajectories, importerId } from "@muster/actors/trajectories";
 import { type Logger, messageOf } from "@muster/base";
 import type { EventMessage, JobClient } from "@muster/client";
 import type { Body, JobConfig, RlPhase } from "@muster/protocol";
 import { type Credentials, connectNats, type Transport } from "@muster/transport";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 import { Importer, type JobPlace } from "../trajectories/importer.ts";
 
 /** What a run does, and with which files. */

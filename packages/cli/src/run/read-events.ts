@@ -1,6 +1,6 @@
 /** The public events of a job as the folder of its run has them, for jobs whose broker is gone. */
 import { join } from "node:path";
-import { partsIn, readLines } from "@muster/check";
+import { partsIn, readLines } from "@muster/check/files";
 import type { EventMessage } from "@muster/client";
 import { z } from "zod";
 

@@ -1,5 +1,11 @@
 /** Brings groups out of files into a job: stored first, then told to the controller, which takes each group once. */
-import { loadTrajectories, type RefusedFile, scanTrajectories, storeGroups, type TrajectoryFile } from "@muster/actors";
+import {
+  loadTrajectories,
+  type RefusedFile,
+  scanTrajectories,
+  storeGroups,
+  type TrajectoryFile,
+} from "@muster/actors/trajectories";
 import { hasCode, messageOf } from "@muster/base";
 import type { JobClient } from "@muster/client";
 import { importReceiptsMax, type JobConfig, type TrajectoryGroup } from "@muster/protocol";

@@ -1,7 +1,7 @@
 /** The broker of a run, for who reads its journal and its groups: the one that runs, or one over a copy of its store. */
 
 import { join } from "node:path";
-import { openRunFolder, type RunFolder } from "@muster/check";
+import { openRunFolder, type RunFolder } from "@muster/check/files";
 import type { Transport } from "@muster/transport";
 import { connectNats } from "@muster/transport";
 import { credentialsOf, findConnection } from "../composition/connection.ts";

@@ -1,6 +1,6 @@
 /** An audit of a run, for a person. Pure. */
 import type { Finding, RunAudit } from "@muster/check";
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 
 /** Writes it: what was found and what that means, what was looked at, what was not and why. */
 export function auditText({ job, found, violations, checked, unchecked, notes }: RunAudit): string {

@@ -2,8 +2,7 @@
 
 import type { EventMessage } from "@muster/client";
 import type { Body } from "@muster/protocol";
-import { cleanLine } from "../report/index.ts";
-import { clockTime, compact, duration, figure } from "../report/text.ts";
+import { cleanLine, clockTime, compact, duration, figure } from "../report/text.ts";
 import { newsOf } from "../run/narrator.ts";
 import { paintedNews } from "../terminal/paint.ts";
 import { figuresText } from "./figures-text.ts";

@@ -1,7 +1,6 @@
 /** The figures of a step in words, for `muster watch`. Pure. */
 import type { Body } from "@muster/protocol";
-import { cleanLine } from "../report/index.ts";
-import { compact, percent } from "../report/text.ts";
+import { cleanLine, compact, percent } from "../report/text.ts";
 
 type Committed = Body<"step.committed">;
 

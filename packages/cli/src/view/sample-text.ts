@@ -1,6 +1,5 @@
 /** A response in a few lines, for a terminal. Pure; texts come from models and data, so each line of them is cleaned. */
-import { cleanBlock, cleanLine } from "../report/index.ts";
-import { figure } from "../report/text.ts";
+import { cleanBlock, cleanLine, figure } from "../report/text.ts";
 import type { SampleRecord } from "../report/types.ts";
 
 const linesMax = 40;

@@ -1,5 +1,5 @@
 /** Text in columns. Pure. */
-import { cleanLine } from "../report/index.ts";
+import { cleanLine } from "../report/text.ts";
 
 /** One column: its title, and whether its values end at its right edge, as numbers do. */
 export interface Column {

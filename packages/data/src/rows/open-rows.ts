@@ -3,7 +3,6 @@ import { createHash } from "node:crypto";
 import { errors } from "../errors.ts";
 import { filesOfSplit } from "./find-files.ts";
 import { openJsonLines } from "./json-lines.ts";
-import { openParquet } from "./parquet.ts";
 import type { Row, Rows } from "./rows.ts";
 
 /** Rows of one split, and where each came from. */
@@ -19,7 +18,7 @@ export async function openSplit(path: string, split: string): Promise<Split> {
   let count = 0;
   try {
     for (const file of await filesOfSplit(path, split)) {
-      const rows = await (file.endsWith(".jsonl") ? openJsonLines(file) : openParquet(file));
+      const rows = file.endsWith(".jsonl") ? await openJsonLines(file) : await openParquet(file);
       parts.push({ path: file, from: count, rows });
       count += rows.count;
     }
@@ -45,4 +44,9 @@ export async function openSplit(path: string, split: string): Promise<Split> {
     placeOf: (index) => ({ path: partOf(index).path, row: index - partOf(index).from + 1 }),
     close,
   };
+}
+
+/** A library for Parquet is loaded with the first file of that kind. */
+async function openParquet(file: string): Promise<Rows> {
+  return await (await import("./parquet.ts")).openParquet(file);
 }

@@ -1,6 +1,7 @@
 /** A router for one test, with figures that make it quick, and clients that ask it. */
 import { type Logger, silentLogger } from "@muster/base";
-import { createMetrics, systemClock } from "@muster/runtime";
+import { systemClock } from "@muster/runtime";
+import { createMetrics } from "@muster/runtime/metrics";
 import { onTestFinished } from "vitest";
 import { type Router, type RouterConfig, routerDefaults, startRouter } from "../../src/index.ts";
 import { FakeEngine, type FakeOptions } from "./fake-engine.ts";

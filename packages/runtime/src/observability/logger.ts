@@ -1,7 +1,7 @@
 /** The process's log: pino behind the Logger interface, with secrets and payloads struck out by path. */
+import { createRequire } from "node:module";
 import type { Logger } from "@muster/base";
 import { type DestinationStream, destination, type LoggerOptions as PinoOptions, pino } from "pino";
-import pretty from "pino-pretty";
 import { openLogFile } from "./log-file.ts";
 import { shortFields, shortOf } from "./short-fields.ts";
 
@@ -87,7 +87,9 @@ function streamTo(target: LogDestination): DestinationStream {
 
 /** Formats line by line, in this thread: no stream machinery between a dying process and its last words. */
 function prettyTo(stream: DestinationStream): DestinationStream {
-  const format = pretty.prettyFactory({
+  // Most processes write for programs, so that it is loaded for those only that write for people.
+  const { prettyFactory } = createRequire(import.meta.url)("pino-pretty") as typeof import("pino-pretty");
+  const format = prettyFactory({
     colorize: false,
     ignore: "pid,hostname,job",
     singleLine: true,

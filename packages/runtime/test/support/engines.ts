@@ -1,5 +1,5 @@
 /** Engines as the loader of job files sees them: two that differ in their tables, and in what they find wrong. */
-import type { EngineTable, JobEngines } from "../../src/index.ts";
+import type { EngineTable, JobEngines } from "../../src/config/index.ts";
 
 /** The engine of a job that names none: its table is `[model]`. */
 export const llama = { adapter: "embedded", options: { hidden: 64, tied: true } };

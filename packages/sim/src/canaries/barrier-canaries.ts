@@ -1,5 +1,5 @@
 /** Bugs of barriers between the phases of scripts. */
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Canary } from "./canary.ts";
 import { mind } from "./mind.ts";

@@ -1,5 +1,5 @@
 /** Bugs about what ends its holders: batches that end trainers, and what a storm of kills looks like. */
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";

@@ -1,5 +1,5 @@
 /** Bugs of the controller's mind about checkpoints: when one counts, what may go then, and what it says of the groups stream. */
-import type { ControllerEffect, ControllerState } from "@muster/machines";
+import type { ControllerEffect, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Canary } from "./canary.ts";
 import { mind } from "./mind.ts";

@@ -1,6 +1,7 @@
 /** Bugs of nodes, and of the controller's mind about them: orphans, placement, commands, joins. */
 import type { Role } from "@muster/actors";
-import type { ControllerState, NodeContext } from "@muster/machines";
+import type { NodeContext } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import { perRole } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";

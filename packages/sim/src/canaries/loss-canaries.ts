@@ -1,5 +1,5 @@
 /** Bugs about what a broker loses, forgets, or does not take. */
-import type { ControllerEvent } from "@muster/machines";
+import type { ControllerEvent } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { cramped } from "../seed/draw-streams.ts";

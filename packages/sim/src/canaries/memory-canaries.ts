@@ -1,5 +1,5 @@
 /** Bugs about training state in memory. */
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { mind } from "./mind.ts";

@@ -1,6 +1,11 @@
 /** The controller's real machine with one wrong line before or after its step. */
-import type { ControllerLogic } from "@muster/actors";
-import { type ControllerEffect, type ControllerEvent, type ControllerState, controllerLogic } from "@muster/machines";
+import type { ControllerLogic } from "@muster/actors/controller";
+import {
+  type ControllerEffect,
+  type ControllerEvent,
+  type ControllerState,
+  controllerLogic,
+} from "@muster/machines/controller";
 import type { Canary } from "./canary.ts";
 
 type Snapshot = ReturnType<ControllerLogic["init"]>["snapshot"];

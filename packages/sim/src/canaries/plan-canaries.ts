@@ -1,5 +1,5 @@
 /** Bugs of the controller's mind: plans, orders, bounds and the end of the job. */
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import { withHangers } from "../seed/draw-scenario.ts";
 import { type Canary, repeated } from "./canary.ts";

@@ -1,6 +1,6 @@
 /** Bugs of those who write one checkpoint together, and of who tells them to. */
 import type { CheckpointContent } from "@muster/checkpoint";
-import type { ControllerEvent, ControllerState } from "@muster/machines";
+import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { mind } from "./mind.ts";

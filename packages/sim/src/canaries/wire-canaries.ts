@@ -1,5 +1,5 @@
 /** Bugs of what reads and writes messages: dedup, fencing, identity. */
-import { decodeRecord, decodeSnapshot } from "@muster/actors";
+import { decodeRecord, decodeSnapshot } from "@muster/actors/controller";
 import { encodePart, encodeRecord, encodeSnapshot, partsOf } from "@muster/actors/internal";
 import { type AnyMessage, type Body, type GroupReceipt, pack, perRole, readPlain } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";

@@ -1,5 +1,7 @@
 /** What a deliberate bug replaces, to see that the checkers see it. */
-import type { ControllerLogic, Doors, Role } from "@muster/actors";
+
+import type { Doors, Role } from "@muster/actors";
+import type { ControllerLogic } from "@muster/actors/controller";
 import type { RankTraining } from "@muster/engine";
 import type { KeeperBug } from "../fleet/sim-keeper.ts";
 import type { WireBug } from "../net/wire.ts";

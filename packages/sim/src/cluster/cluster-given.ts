@@ -1,6 +1,6 @@
 /** What a cluster is given beside its world and its scenario: who watches it, and what is not as usual. */
-import type { Controller } from "@muster/actors";
-import type { ControllerState } from "@muster/machines";
+import type { Controller } from "@muster/actors/controller";
+import type { ControllerState } from "@muster/machines/controller";
 import type { Identity } from "@muster/protocol";
 import type { FaultObserver } from "../faults/injector.ts";
 import type { AnyNetwork } from "../net/network.ts";

@@ -1,13 +1,6 @@
 /** A whole job in one thread: processes under a supervisor, on the simulated network, data plane and disk. */
-import {
-  checkpointRoleOn,
-  policyRoleOn,
-  type Replica,
-  type Role,
-  rolloutRoleOn,
-  runReplica,
-  startController,
-} from "@muster/actors";
+import { checkpointRoleOn, policyRoleOn, type Replica, type Role, rolloutRoleOn, runReplica } from "@muster/actors";
+import { startController } from "@muster/actors/controller";
 import { type KeeperGiven, nodeRoleOn, type StartOrder } from "@muster/actors/internal";
 import { type Random, randomOf } from "@muster/base";
 import { type MemberRole, perRole, type ReplicaRole, replicaRoles } from "@muster/protocol";

@@ -1,8 +1,7 @@
 /** The environment of a simulated process: production's interface, virtual time, a link instead of a socket. */
 import type { Environment } from "@muster/actors";
 import type { Beats } from "@muster/actors/internal";
-import { silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { noMetrics, silentLogger } from "@muster/base";
 import { type Body, createEnveloper, decodeMessage, encodeMessage, type Identity, subjectsOf } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 import type { AnyNetwork } from "../net/network.ts";

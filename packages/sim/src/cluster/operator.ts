@@ -1,7 +1,6 @@
 /** The voice of supervisor and operator: which processes ended, and what is asked of the fleet, through production's outbox. */
-import { silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
-import type { ControllerState } from "@muster/machines";
+import { noMetrics, silentLogger } from "@muster/base";
+import type { ControllerState } from "@muster/machines/controller";
 import {
   type AnyMessage,
   createEnveloper,

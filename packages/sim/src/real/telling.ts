@@ -2,7 +2,7 @@
  * Tells the checkers of what a real broker stores: each message once and in an order in which causes come first, by whoever knows of it
  * first: its sender, by the broker's answer, or a reader, when the answer was lost or its sender is dead.
  */
-import { decodeRecord } from "@muster/actors";
+import { decodeRecord } from "@muster/actors/controller";
 import { readPlain } from "@muster/protocol";
 import { type Journal, type StreamName, streamNames, type Transport } from "@muster/transport";
 import { matcherOf, streamRules } from "@muster/transport/internal";

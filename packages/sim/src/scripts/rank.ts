@@ -1,6 +1,5 @@
 /** One life of one rank of a script: it works, arrives, waits for the answer and does what that says, as a script around `muster barrier` does. */
-import { type Random, silentLogger } from "@muster/base";
-import { noMetrics } from "@muster/base/internal";
+import { noMetrics, type Random, silentLogger } from "@muster/base";
 import {
   type AnyMessage,
   type Body,

@@ -1,7 +1,7 @@
 /** What `muster run` does unless a job says otherwise: read from the table of its keys, so that it cannot be another here. */
 import { embeddedEngines as engines } from "@muster/engine/embedded";
 import type { JobConfig } from "@muster/protocol";
-import { loadJob } from "@muster/runtime";
+import { loadJob } from "@muster/runtime/config";
 
 const model = { vocab: 13, maxContext: 128 };
 

@@ -1,5 +1,5 @@
 /** Sees everything that happens in a run, decodes it once, and tells the checkers. */
-import type { Controller } from "@muster/actors";
+import type { Controller } from "@muster/actors/controller";
 import {
   BlameChecker,
   BudgetChecker,
@@ -24,7 +24,7 @@ import {
   WeightsChecker,
 } from "@muster/check/internal";
 import type { StateSections } from "@muster/engine";
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import {
   type AnyMessage,
   flawOf,

@@ -1,6 +1,6 @@
 /** Groups that are given up, and the losses that there must have been over them. */
 import { BlameChecker, type Decision, Judge } from "@muster/check/internal";
-import type { ControllerState } from "@muster/machines";
+import type { ControllerState } from "@muster/machines/controller";
 import { expect, it } from "vitest";
 import type { Fault } from "../../src/faults/fault.ts";
 import { shippedConfig } from "../../src/seed/shipped.ts";

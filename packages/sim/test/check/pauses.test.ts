@@ -1,5 +1,5 @@
 import { type Decision, Judge, MembershipChecker } from "@muster/check/internal";
-import { planOf } from "@muster/machines";
+import { planOf } from "@muster/machines/controller";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import type { Scenario } from "../../src/cluster/scenario.ts";

@@ -1,5 +1,5 @@
 /** A groups stream that holds far less than the history of the job: whoever finds it full waits, and is not to blame. */
-import type { ControllerEvent } from "@muster/machines";
+import type { ControllerEvent } from "@muster/machines/controller";
 import { describe, expect, it, vi } from "vitest";
 import { mind } from "../../src/canaries/mind.ts";
 import type { Scenario } from "../../src/cluster/scenario.ts";

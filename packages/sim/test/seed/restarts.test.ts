@@ -1,6 +1,6 @@
 /** A sampler under a supervisor of its own, which ends and starts again and again. */
-import { decodeRecord } from "@muster/actors";
-import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines";
+import { decodeRecord } from "@muster/actors/controller";
+import { type ControllerEvent, controllerLogic, planOf } from "@muster/machines/controller";
 import { expect, it } from "vitest";
 import type { Fault } from "../../src/faults/fault.ts";
 import { drawScenario } from "../../src/seed/draw-scenario.ts";

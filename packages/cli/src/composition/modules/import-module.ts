@@ -2,7 +2,7 @@
 import { messageOf } from "@muster/base";
 import { openModuleTask } from "@muster/data";
 import { loadGenerate, loadReward } from "@muster/engine";
-import type { FoundTaskModule, NamedPlan } from "@muster/runtime";
+import type { FoundTaskModule, NamedPlan } from "@muster/runtime/config";
 import type { ModuleAnswer } from "./ask-module.ts";
 
 const [path = "", use, given = "null"] = process.argv.slice(2);

@@ -1,7 +1,7 @@
 /** The module of a task, asked for its first prompts before anything starts. */
 import { checkModuleDigest } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
-import type { FoundTaskModule, NamedPlan } from "@muster/runtime";
+import type { FoundTaskModule, NamedPlan } from "@muster/runtime/config";
 import { errors } from "../../errors.ts";
 import { askModule } from "./ask-module.ts";
 

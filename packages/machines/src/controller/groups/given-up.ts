@@ -3,6 +3,7 @@
  * hide that nearly all of them are bad. Root causes are counted, and beyond the ceiling the job ends with them, or says so.
  */
 import { type CauseCount, decideFailure, type FailureKind, failureRuleOf, type GroupReceipt } from "@muster/protocol";
+import { causeKeyOf } from "../../cause-key.ts";
 import { announce, type Change } from "../events.ts";
 import { type ControllerState, endingWith, type GivenUp } from "../state.ts";
 
@@ -14,11 +15,6 @@ const partsMax = 64;
 
 /** Longest sentence about root causes. */
 const reasonMax = 1_800;
-
-/** What makes two causes one: class and top frame; the message stands in for a frame that is not known. Pure. */
-export function causeKeyOf({ name, frame, message }: Pick<CauseCount, "name" | "frame" | "message">): string {
-  return `${name} ${frame ?? message}`;
-}
 
 /** True when a root cause was met before. Pure. */
 export function isKnownCause(state: ControllerState, cause: CauseCount): boolean {
