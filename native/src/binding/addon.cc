@@ -20,15 +20,19 @@ Napi::Value digest(const Napi::CallbackInfo& info) {
   return Napi::String::New(info.Env(), toHex(digestOf(memoryOf(info[0]))));
 }
 
-// {sections, cancellation} → a promise of the digests of all sections, 16 hexadecimal digits each, one behind the other.
+// {sections, pieces, cancellation} → a promise of the digests of all sections, 16 hexadecimal digits each, one behind the other. `sections` has the pieces of
+// all of them, and `pieces` how many each has.
 Napi::Value digestAll(const Napi::CallbackInfo& info) {
   const auto options = info[0].As<Napi::Object>();
   Engine::Work work{{}, Cancellation::of(options, "cancellation")};
   const auto list = options.Get("sections").As<Napi::Array>();  // made for this call; it holds all views
   work.keep.push_back(keepAlive(list));
+  const auto given = options.Get("pieces").As<Napi::Uint32Array>();
+  std::vector<size_t> counts;
+  for (size_t i = 0; i < given.ElementLength(); i++) counts.push_back(given[i]);
   std::vector<CopyPair> pairs;
-  for (const std::span<uint8_t> section : memoriesOf(list)) pairs.push_back({section, nullptr});
-  work.run = [pairs = std::move(pairs), abort = work.abort]() -> Settle {
+  for (const std::span<uint8_t> piece : memoriesOf(list)) pairs.push_back({piece, nullptr});
+  work.run = [pairs = std::move(pairs), counts = std::move(counts), abort = work.abort]() -> Settle {
     const auto mayGoOn = [&]() -> Status {
       if (!abort->requested()) return {};
       return {Code::Aborted, "the digest was cancelled", {}};
@@ -36,7 +40,13 @@ Napi::Value digestAll(const Napi::CallbackInfo& info) {
     const Result<std::vector<Digested>> digested = copyAndDigestAll(pairs, mayGoOn);
     if (!digested.ok()) return failure(digested.status());
     std::string digests;
-    for (const Digested& each : digested.value()) digests += toHex(each.root);
+    size_t from = 0;
+    for (const size_t count : counts) {
+      uint64_t total = 0;
+      for (size_t i = from; i < from + count; i++) total += pairs[i].from.size();
+      digests += toHex(joinedOf(std::span(digested.value()).subspan(from, count), total).root);
+      from += count;
+    }
     return success([digests](Napi::Env env) { return Napi::String::New(env, digests); });
   };
   return Engine::of(info.Env()).start(info.Env(), std::move(work));

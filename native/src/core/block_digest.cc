@@ -12,6 +12,13 @@ uint64_t BlockDigest::rootOf(const std::vector<uint64_t>& blocks, uint64_t total
   return xxh3(reinterpret_cast<const uint8_t*>(words.data()), words.size() * sizeof(uint64_t));
 }
 
+Digested joinedOf(std::span<const Digested> pieces, uint64_t total) {
+  Digested whole;
+  for (const Digested& piece : pieces) whole.blocks.insert(whole.blocks.end(), piece.blocks.begin(), piece.blocks.end());
+  whole.root = BlockDigest::rootOf(whole.blocks, total);
+  return whole;
+}
+
 Result<std::vector<Digested>> copyAndDigestAll(const std::vector<CopyPair>& pairs, const MayGoOn& mayGoOn) {
   std::vector<size_t> sizes;
   std::vector<Digested> all;

@@ -28,6 +28,9 @@ struct Digested {
   std::vector<uint64_t> blocks;
 };
 
+// What the digests of pieces come to that follow each other in one section; each but the last is a multiple of a block.
+Digested joinedOf(std::span<const Digested> pieces, uint64_t total);
+
 // What is copied where to; see copyAndDigest.
 struct CopyPair {
   ByteView from;

@@ -41,12 +41,10 @@ Result<std::vector<Digested>> storeSections(const std::vector<SectionInput>& inp
   Result<std::vector<Digested>> parts = copyAndDigestAll(pairs, mayGoOn);
   if (!parts.ok()) return parts.status();
   std::vector<Digested> all;
-  auto part = parts.value().begin();
+  std::span<const Digested> rest = parts.value();
   for (const SectionInput& input : inputs) {
-    Digested whole;
-    for (size_t i = 0; i < input.pieces.size(); i++, part++) whole.blocks.insert(whole.blocks.end(), part->blocks.begin(), part->blocks.end());
-    whole.root = BlockDigest::rootOf(whole.blocks, input.bytes());
-    all.push_back(std::move(whole));
+    all.push_back(joinedOf(rest.first(input.pieces.size()), input.bytes()));
+    rest = rest.subspan(input.pieces.size());
   }
   return all;
 }

@@ -30,6 +30,7 @@ import {
   openVersionStore,
   pullShards,
   pullVersion,
+  type SectionBytes,
   setNetworkTimes,
   type VersionStore,
 } from "@muster/collectives";
@@ -80,7 +81,7 @@ export interface Doors {
   /** The generate function of a job: of its module, or its agent; `null` for the engine's own way. */
   generate(config: JobConfig, logger: Logger): Promise<GenerateFunction | null>;
   /** Digests of sections, as the data plane computes them, and off the JavaScript thread. Their bytes are left alone until then. */
-  digests(sections: readonly Uint8Array[], signal: AbortSignal): Promise<readonly string[]>;
+  digests(sections: readonly SectionBytes[], signal: AbortSignal): Promise<readonly string[]>;
   /** Writes a table of tensors. */
   table(tensors: EngineDescription["tensors"]): Promise<TableText>;
   /** Reads a table of tensors that was named so. @returns Its rows, or what is wrong with it. */

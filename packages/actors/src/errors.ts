@@ -85,6 +85,14 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "checkpoint {name} was not written by trainers of {size} processes with this layout: {reason}; set processes.policy as it was, or begin a new job from its weights",
   },
+  CheckpointOfOtherModel: {
+    message:
+      "checkpoint {name}: its section {section} has {bytes} bytes, and that of this trainer {expectedBytes}; it belongs to another model",
+  },
+  CheckpointDiffers: {
+    message:
+      "checkpoint {name}: what was read of its section {section} has digest {found}, and its manifest says {wanted}; its files are sound, so the manifest is not theirs: continue from another checkpoint",
+  },
   ShardReceipt: { message: "a receipt for version {version} is refused: {reason}" },
   ShardMissing: {
     message:

@@ -2,11 +2,11 @@
  * The version stores of one replica: one for each part of a version, so that a part is published, kept and given up by itself. What was left out of a
  * version can be published later, and costs no memory until then.
  */
-import type { VersionStore } from "@muster/collectives";
+import type { SectionBytes, VersionStore } from "@muster/collectives";
 import { partOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 import { type OwnTable, tableSection } from "./tables.ts";
-import { type MappedParts, type SectionBytes, sectionsOf } from "./weights.ts";
+import { type MappedParts, sectionsOf } from "./weights.ts";
 
 type StoreOptions = Parameters<Doors["versionStore"]>[0];
 type VersionId = Parameters<VersionStore["publish"]>[0];
@@ -70,12 +70,14 @@ export class PartStores {
    */
   async publish(
     id: VersionId,
-    { state, table }: { readonly state: SectionBytes; readonly table: OwnTable | undefined },
+    { state, table }: { readonly state: Readonly<Record<string, SectionBytes>>; readonly table: OwnTable | undefined },
     parts: readonly VersionPart[],
   ): Promise<Section[]> {
     const published: Section[] = [];
     for (const part of parts) {
-      const own = Object.entries(state).filter(([name]) => partOf({ name: sectionName(name) }) === part);
+      const own: [string, SectionBytes][] = Object.entries(state).filter(
+        ([name]) => partOf({ name: sectionName(name) }) === part,
+      );
       if (part === "serving" && table) own.push([tableSection, table.text]);
       const infos = await this.#stores[part].publish(id, Object.fromEntries(own));
       published.push(...sectionsOf(infos.filter(({ name }) => name !== tableSection)));

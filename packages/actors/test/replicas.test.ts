@@ -152,7 +152,7 @@ const doorsThatPromoteWrongly: Doors = {
     const promote = engine.promote.bind(engine);
     engine.promote = () => {
       promote();
-      const { weights } = engine.state();
+      const weights = engine.state().weights as Uint8Array;
       weights[0] = (weights[0] ?? 0) ^ 1;
     };
     return engine;

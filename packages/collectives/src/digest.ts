@@ -1,6 +1,7 @@
 /** Digests of weight sections: what two replicas compare to know that they hold the same bytes. */
 import { errors } from "./errors.ts";
 import { cancellable, native } from "./native.ts";
+import { piecesOf, type SectionBytes } from "./section-bytes.ts";
 
 const prefix = "xxh3b:";
 /** Hexadecimal digits of a digest. */
@@ -20,14 +21,18 @@ export function digestOf(bytes: Uint8Array): string {
 }
 
 /**
- * Digests sections on threads of their own, together, as {@link digestOf} does each. Leave them alone until then.
+ * Digests sections on threads of their own, together, as {@link digestOf} does each. Leave them alone until then. One that comes in pieces has the digest of
+ * the whole.
  *
- * @throws the reason of `signal` once it is aborted; MUSTER_ERR_NATIVE_MISSING, MUSTER_ERR_NATIVE_FAILED
+ * @throws the reason of `signal` once it is aborted; MUSTER_ERR_NATIVE_MISSING, MUSTER_ERR_NATIVE_FAILED; MUSTER_ERR_NATIVE_OPTION_INVALID for a piece that
+ *   is no multiple of 256 KiB and not the last
  */
-export async function digestsOf(sections: readonly Uint8Array[], signal: AbortSignal): Promise<readonly string[]> {
+export async function digestsOf(sections: readonly SectionBytes[], signal: AbortSignal): Promise<readonly string[]> {
   signal.throwIfAborted();
+  const given = sections.map((bytes, i) => piecesOf(`${i}`, bytes));
+  const pieces = Uint32Array.from(given, ({ length }) => length);
   const done = await cancellable(signal, (cancellation) =>
-    native().digestAll({ sections: [...sections], cancellation }),
+    native().digestAll({ sections: given.flat(), pieces, cancellation }),
   );
   signal.throwIfAborted();
   if (!done.ok) throw errors.NativeFailed({ reason: done.message });

@@ -192,9 +192,13 @@ export interface NativeModule {
   readonly build?: string;
   readonly Cancellation: new () => NativeCancellation;
   digest(bytes: Uint8Array): string;
-  /** On a thread of its own: 16 hexadecimal digits of each section, one behind the other. The list and its bytes are not changed while it runs. */
+  /**
+   * On a thread of its own: 16 hexadecimal digits of each section, one behind the other. `sections` has the pieces of all of them, and `pieces` how many each
+   * has. The list and its bytes are not changed while it runs.
+   */
   digestAll(options: {
     readonly sections: readonly Uint8Array[];
+    readonly pieces: Uint32Array;
     readonly cancellation: NativeCancellation;
   }): Promise<NativeOutcome<string>>;
   capabilities(): { sharedMemory: boolean; reason: string | null; version: string };

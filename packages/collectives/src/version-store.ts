@@ -12,6 +12,7 @@ import {
   native,
 } from "./native.ts";
 import { nativeMappedOf, rememberStore } from "./open-stores.ts";
+import { piecesOf, type SectionBytes } from "./section-bytes.ts";
 import { joinNames, splitDigests } from "./section-table.ts";
 
 /** One section of a version, e.g. `weights` or `optimizer`: its size and the digest that names its content. */
@@ -21,12 +22,6 @@ export interface SectionInfo {
   /** See `digestOf`. */
   readonly digest: string;
 }
-
-/** A section in one buffer, or in pieces that follow each other. */
-export type SectionBytes = Uint8Array | readonly Uint8Array[];
-
-/** Blocks of this size are digested one by one, so pieces end where blocks do. */
-const blockBytes = 256 * 1024;
 
 /** Where a version store lives and how much it holds. */
 export interface VersionStoreOptions {
@@ -189,15 +184,4 @@ class OpenVersionStore implements VersionStore {
     this.#closing.abort();
     await this.#store.close();
   }
-}
-
-function piecesOf(section: string, bytes: SectionBytes): readonly Uint8Array[] {
-  if (bytes instanceof Uint8Array) return [bytes];
-  const wrong = bytes.slice(0, -1).find((piece) => piece.byteLength % blockBytes !== 0);
-  if (wrong === undefined) return bytes;
-  throw errors.NativeOptionInvalid({
-    field: `sections.${section}`,
-    value: `a piece of ${wrong.byteLength} bytes`,
-    fix: `give pieces of a multiple of ${blockBytes} bytes, but for the last`,
-  });
 }

@@ -42,6 +42,27 @@ it("digests sections together and beside, as one by one", async () => {
   expect(await digestsOf([], new AbortController().signal)).toEqual([]);
 });
 
+it("gives a section in pieces the digest of the whole, however it is cut at blocks", async () => {
+  const { signal } = new AbortController();
+  const bytes = bytesOf(7 * blockBytes + 11, 4);
+  const cutAt = (...blocks: number[]) =>
+    [0, ...blocks].map((block, i) => bytes.subarray(block * blockBytes, (blocks[i] ?? 8) * blockBytes));
+  const sections = [cutAt(1, 2, 3, 4, 5, 6, 7), bytesOf(9, 5), cutAt(4), cutAt(7), [], [bytes]];
+  const whole = digestOf(bytes);
+  expect(await digestsOf(sections, signal)).toEqual([
+    ...[whole, digestOf(bytesOf(9, 5)), whole, whole],
+    ...[digestOf(new Uint8Array(0)), whole],
+  ]);
+});
+
+it("refuses a piece that ends within a block and is not the last", async () => {
+  const pieces = [bytesOf(blockBytes + 1, 1), bytesOf(blockBytes, 2)];
+  await expect(digestsOf([bytesOf(5, 3), pieces], new AbortController().signal)).rejects.toMatchObject({
+    code: "MUSTER_ERR_NATIVE_OPTION_INVALID",
+    message: expect.stringContaining(`sections.1`),
+  });
+});
+
 it("stops digesting when nobody wants it any more, with that reason", async () => {
   const abort = new AbortController();
   const digesting = digestsOf([new Uint8Array(64 * 2 ** 20)], abort.signal);

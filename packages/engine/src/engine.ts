@@ -117,12 +117,21 @@ export interface StateSections {
   readonly optimizer: Uint8Array;
 }
 
+/**
+ * Bytes of a section where they lie: one array, or pieces of it one behind the other where it is larger than an array of JavaScript can be. Each piece but the
+ * last is a multiple of 256 KiB.
+ */
+export type SectionBytes = Uint8Array | readonly Uint8Array[];
+
+/** A complete training state where it lies. */
+export type StateViews = { readonly [section in keyof StateSections]: SectionBytes };
+
 /** A section that can be brought into memory of an engine. */
 export interface SectionSource {
   /** Size of the section. */
   readonly bytes: number;
-  /** Fills memory of exactly that size. Called once at most; the engine touches none of it until the promise settles. */
-  copyTo(into: Uint8Array): Promise<void>;
+  /** Fills memory with the bytes from `from` on; with all of them where that is left out. The engine touches none of it until the promise settles. */
+  copyTo(into: Uint8Array, from?: number): Promise<void>;
 }
 
 /** Where a complete training state comes from. */
@@ -232,7 +241,7 @@ export interface PolicyEngine {
     source: { readonly kind: "seed"; readonly seed: number } | { readonly kind: "folder"; readonly path: string },
   ): Promise<void>;
   /** Views of the live state: copy them before the next await. */
-  state(): StateSections;
+  state(): StateViews;
   /**
    * Sets the live state. Drops the candidate. While it runs, and when it fails, the live state is what it was.
    *
@@ -257,7 +266,7 @@ export interface PolicyEngine {
     options: StageOptions,
   ): Promise<{ readonly gradNorm: number; readonly finite: boolean }>;
   /** Views of the candidate: copy them before the next await. */
-  candidate(): StateSections;
+  candidate(): StateViews;
   /** The candidate becomes the live state. */
   promote(): void;
   /** Forgets the candidate; harmless when there is none. */

@@ -31,11 +31,13 @@ export type {
   RewardInput,
   RolloutEngine,
   SamplingOptions,
+  SectionBytes,
   SectionSource,
   ShardStats,
   StageOptions,
   StateSections,
   StateSource,
+  StateViews,
   TrainSample,
   WeightUpdate,
 } from "./engine.ts";
@@ -71,4 +73,5 @@ export {
 } from "./registry/weight-format.ts";
 export { reservePort } from "./reserve-port.ts";
 export { isModulePath, isProgramPath, openRewardOf } from "./rewards/open-reward.ts";
+export { bytesIn, copyOf, piecesWithPlaces, roomFor, sectionPieceMax } from "./section-bytes.ts";
 export { sketchOf } from "./sketch.ts";

@@ -1,4 +1,5 @@
-import type { SectionSource, StateSections, StateSource, WeightUpdate } from "./engine.ts";
+import type { SectionBytes, SectionSource, StateSource, StateViews, WeightUpdate } from "./engine.ts";
+import { bytesIn, copyBytes } from "./section-bytes.ts";
 
 /** An update with weights that are at hand. */
 export function inlineWeights(version: number, data: Uint8Array): WeightUpdate & { readonly via: "inline" } {
@@ -6,10 +7,10 @@ export function inlineWeights(version: number, data: Uint8Array): WeightUpdate &
 }
 
 /** A state that is at hand. */
-export function inlineState({ weights, optimizer }: StateSections): StateSource {
+export function inlineState({ weights, optimizer }: StateViews): StateSource {
   return { weights: sourceOf(weights), optimizer: sourceOf(optimizer) };
 }
 
-function sourceOf(data: Uint8Array): SectionSource {
-  return { bytes: data.length, copyTo: async (into) => into.set(data) };
+function sourceOf(section: SectionBytes): SectionSource {
+  return { bytes: bytesIn(section), copyTo: async (into, from = 0) => copyBytes(section, into, from) };
 }

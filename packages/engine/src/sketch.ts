@@ -1,6 +1,8 @@
 /** A few numbers of weights by which distances are told: those of two sketches are about as far apart as the weights are. */
 import { sketchLength } from "@muster/protocol";
 import { castFloats, isFloatDType, type PlacedTensor } from "@muster/tensors";
+import type { SectionBytes } from "./engine.ts";
+import { copyBytes } from "./section-bytes.ts";
 
 /** Elements that are cast at a time. */
 const pieceElements = 65_536;
@@ -9,7 +11,7 @@ const pieceElements = 65_536;
  * Sums of all weights, in each of which every weight has a sign of its own that follows from its place. The mean square of what two sketches differ by is that of the weights'
  * distance (Johnson and Lindenstrauss; Achlioptas 2003). Tensors that hold no floating-point numbers do not count. Pure.
  */
-export function sketchOf(weights: Uint8Array, tensors: readonly PlacedTensor[]): number[] {
+export function sketchOf(weights: SectionBytes, tensors: readonly PlacedTensor[]): number[] {
   const sums = new Float64Array(sketchLength);
   let place = 0;
   for (const { dtype, offsetBytes, sizeBytes, shape } of tensors) {
@@ -19,7 +21,7 @@ export function sketchOf(weights: Uint8Array, tensors: readonly PlacedTensor[]):
       for (let at = 0; at < elements; at += pieceElements) {
         const count = Math.min(pieceElements, elements - at);
         const floats = new Float32Array(count);
-        const bytes = weights.subarray(offsetBytes + size * at, offsetBytes + size * (at + count));
+        const bytes = bytesOf(weights, offsetBytes + size * at, size * count);
         castFloats({ dtype, bytes }, { dtype: "f32", bytes: new Uint8Array(floats.buffer) });
         addPiece(sums, floats, place + at);
       }
@@ -27,6 +29,14 @@ export function sketchOf(weights: Uint8Array, tensors: readonly PlacedTensor[]):
     place += elements;
   }
   return [...sums];
+}
+
+/** Some bytes of a section: a view, where they are in one array. */
+function bytesOf(section: SectionBytes, from: number, length: number): Uint8Array {
+  if (section instanceof Uint8Array) return section.subarray(from, from + length);
+  const bytes = new Uint8Array(length);
+  copyBytes(section, bytes, from);
+  return bytes;
 }
 
 function addPiece(sums: Float64Array, floats: Float32Array, place: number): void {

@@ -101,7 +101,7 @@ describe("a worker does not begin that", () => {
     ["page-empty", /a page of its tensor table is wrong in rows/],
     ["page-huge", /hello is wrong in tensorRows/],
     ["page-and-rows", /must have one of tensors and tensorRows/],
-    ["huge", /its weights has 8589934592 bytes, and at most \d+ can be held in one piece here/],
+    ["huge", /its optimizer has 70368744177664 bytes, and a section has at most 35184372088832/],
     ["endless", /its gradient has 2199023255552 elements, and at most 1099511627776 can be summed/],
     ["newer", /hello is wrong in protocol/],
     ["chatty", /a frame of \d+ bytes, and it must have 2 to 4194304; is something else written there/],
@@ -230,6 +230,11 @@ describe("a trainer", () => {
     expect(engine.state().weights).toHaveLength(16);
     await engine.close();
     expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
+  });
+
+  it("whose state is larger than the shared memory of its host is not begun, and says what it needs", async () => {
+    await expect(trainer("roomless")).rejects.toThrow(/regions need 1759\d+ bytes of .*; make it larger/);
+    expect(left("BAD_WORKER=roomless")).toEqual([]);
   });
 
   it("that says an update is finite and names no norm is ended", async () => {

@@ -30,7 +30,7 @@ describe("the checks see an engine that", () => {
       return Object.assign(engine, {
         promote: () => {
           promote();
-          engine.state().weights[0]! ^= 1;
+          (engine.state().weights as Uint8Array)[0]! ^= 1;
         },
       });
     };

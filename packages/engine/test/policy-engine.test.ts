@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { createEmbeddedPolicyEngine } from "../src/embedded/index.ts";
+import { createEmbeddedPolicyEngine, type EmbeddedTrainer } from "../src/embedded/index.ts";
 import { inlineState, type OptimizerOptions, type PolicyEngine, type TrainSample } from "../src/index.ts";
 import { gradientIn } from "../src/internal.ts";
 import { openRollout, quiet, requestsOf, tiny, weightsOf } from "./rollout-fixture.ts";
 
 const optimizer: OptimizerOptions = { lr: 0.01, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.1, clipNorm: 1 };
 
-async function openPolicy(seed = 3): Promise<PolicyEngine> {
+async function openPolicy(seed = 3): Promise<EmbeddedTrainer> {
   const policy = createEmbeddedPolicyEngine({ model: tiny });
   await policy.initialize({ kind: "seed", seed });
   return policy;
@@ -59,7 +59,7 @@ describe("a step", () => {
 
   it("leaves no trace when it is discarded and tried again", async () => {
     const batch = await samples();
-    const run = async (policy: PolicyEngine): Promise<Uint8Array> => {
+    const run = async (policy: EmbeddedTrainer): Promise<Uint8Array> => {
       policy.begin();
       const { out } = await gradientOf(policy, batch);
       await policy.stage(gradientIn(out), optimizer);

@@ -9,7 +9,7 @@ import { type JobConfig, type Training, trainingDefaults } from "@muster/protoco
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { embeddedAdapter } from "../src/embedded/index.ts";
 import type { EngineAdapter, TrainSample } from "../src/index.ts";
-import { EngineRegistry, inlineState, lossOf } from "../src/index.ts";
+import { copyOf, EngineRegistry, inlineState, lossOf } from "../src/index.ts";
 import { gradientIn } from "../src/internal.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
 import { noTorch, torchPython } from "./torch-fixture.ts";
@@ -69,8 +69,8 @@ describe("the trainer in PyTorch", () => {
       const stats = await engine.accumulate(samples, { ...bounds, out: gradientIn(out), signal });
       const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
       const { gradNorm } = await engine.stage(gradientIn(out), adam);
-      const before = Float32Array.from(new Float32Array(engine.state().weights.slice().buffer));
-      const after = new Float32Array(engine.candidate().weights.slice().buffer);
+      const before = Float32Array.from(new Float32Array(copyOf(engine.state().weights).buffer));
+      const after = new Float32Array(copyOf(engine.candidate().weights).buffer);
       outcomes.push({ stats, gradNorm, out, moved: after.map((value, i) => value - before[i]!) });
       await engine.close();
     }
@@ -115,8 +115,8 @@ describe("the trainer in PyTorch", () => {
     for (const engine of engines) {
       await engine.initialize({ kind: "folder", path: folder });
       const { weights, optimizer } = engine.state();
-      const begun = new Float32Array(weights.slice().buffer).map((x, i) => x + 0.03 * Math.sin(i));
-      await engine.restore(inlineState({ weights: new Uint8Array(begun.buffer), optimizer: optimizer.slice() }));
+      const begun = new Float32Array(copyOf(weights).buffer).map((x, i) => x + 0.03 * Math.sin(i));
+      await engine.restore(inlineState({ weights: new Uint8Array(begun.buffer), optimizer: copyOf(optimizer) }));
       engine.begin();
       const out = new Float32Array(engine.info().gradientElements);
       const { signal } = new AbortController();

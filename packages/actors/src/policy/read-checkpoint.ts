@@ -2,6 +2,7 @@
 import type { CheckpointInfo, LoadedCheckpoint } from "@muster/checkpoint";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { isOfShards } from "../shards/sharded-sections.ts";
 
 /** A checkpoint to load: the folder, and the manifests that it may have; any where they are absent. */
 export interface CheckpointSource {
@@ -17,6 +18,13 @@ interface ReadCheckpoint extends LoadedCheckpoint {
 /** @throws MUSTER_ERR_CHECKPOINT_REPLACED for another one than is meant. */
 export function checkMeant({ manifestDigests }: CheckpointSource, { name, manifestDigest }: CheckpointInfo): void {
   if (!(manifestDigests?.includes(manifestDigest) ?? true)) throw errors.CheckpointReplaced({ name });
+}
+
+/** @throws MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS: only the engine that wrote it knows what is in an optimizer of shards, and it has the size of any other. */
+export function checkWhole({ name, sections }: CheckpointInfo): void {
+  for (const { name: section, digest } of sections)
+    if (isOfShards(digest))
+      throw errors.CheckpointOfOtherShards({ name, size: 1, reason: `its section ${section} is in shards` });
 }
 
 /** @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED */

@@ -1,17 +1,24 @@
 /** Where the training state of a trainer is, and how it gets there and away: in the process that speaks for the replica, or in shards. */
 import { withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
-import { inlineState, type PolicyEngine, type SectionSource, sketchOf } from "@muster/engine";
+import {
+  bytesIn,
+  inlineState,
+  type PolicyEngine,
+  type SectionSource,
+  type StateViews,
+  sectionPieceMax,
+  sketchOf,
+} from "@muster/engine";
 import type { Body, Section, VersionPart } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Environment } from "../environment.ts";
-import { errors } from "../errors.ts";
 import type { PartStores } from "../part-stores.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
-import { isOfShards } from "../shards/sharded-sections.ts";
 import type { OwnTable } from "../tables.ts";
 import { type Held, mapParts } from "../weights.ts";
-import { type CheckpointSource, readCheckpoint } from "./read-checkpoint.ts";
+import { type CheckpointSource, checkWhole, readCheckpoint } from "./read-checkpoint.ts";
+import { readLarge } from "./read-large.ts";
 import { openTrainerStores } from "./trainer-stores.ts";
 
 type VersionId = Pick<Held, "lineage" | "version">;
@@ -43,6 +50,8 @@ export interface StateTools extends Admission {
   readonly table: OwnTable;
   readonly environment: Pick<Environment, "clock" | "logger">;
   readonly identity: Identity;
+  /** Most bytes of a section that is read from a checkpoint as one array, and of a piece of a larger one; for tests. */
+  readonly pieceMax?: number;
 }
 
 /** Number of this replica among the members of a mesh. Pure. */
@@ -83,8 +92,8 @@ export class WholeState implements TrainerState {
     const { weights, optimizer } = engine.candidate();
     const [ofWeights = "", ofOptimizer = ""] = await doors.digests([weights, optimizer], signal);
     const sections: Section[] = [
-      { name: "weights", bytes: weights.length, digest: ofWeights, table: table.named },
-      { name: "optimizer", bytes: optimizer.length, digest: ofOptimizer },
+      { name: "weights", bytes: bytesIn(weights), digest: ofWeights, table: table.named },
+      { name: "optimizer", bytes: bytesIn(optimizer), digest: ofOptimizer },
     ];
     const mayDrift = config.agreement !== undefined && config.agreement !== "state";
     return { sections, ...(mayDrift ? { sketch: sketchOf(weights, engine.info().tensors) } : {}) };
@@ -98,7 +107,7 @@ export class WholeState implements TrainerState {
       const patience = { deadlineMs: config.timing.pullMs, signal };
       const source = (name: string): SectionSource => ({
         bytes: wanted.sections.find((section) => section.name === name)?.bytes ?? 0,
-        copyTo: (into) => mapped.copyTo(name, into, patience),
+        copyTo: (into, from) => mapped.copyTo(name, into, from === undefined ? patience : { ...patience, from }),
       });
       await engine.restore({ weights: source("weights"), optimizer: source("optimizer") });
     } finally {
@@ -107,21 +116,24 @@ export class WholeState implements TrainerState {
   }
 
   async load(source: CheckpointSource): Promise<void> {
-    const { doors, engine, config, environment } = this.#tools;
+    const { engine, config, environment } = this.#tools;
     // A disk that does not answer holds up nobody else: another replica is asked.
     const patience = {
       what: `reading ${source.path}`,
       timeoutMs: config.timing.checkpointMs,
       clock: environment.clock,
     };
-    const checkpoint = await withDeadline((late) => readCheckpoint(doors, source, late), patience);
-    const { name } = checkpoint.info;
-    // Only the engine that wrote it knows what is in an optimizer of shards, and it has the size of any other.
-    for (const { name: section, digest } of checkpoint.sections)
-      if (isOfShards(digest))
-        throw errors.CheckpointOfOtherShards({ name, size: 1, reason: `its section ${section} is in shards` });
-    const { bytesOf } = checkpoint;
-    await engine.restore(inlineState({ weights: bytesOf("weights"), optimizer: bytesOf("optimizer") }));
+    await engine.restore(inlineState(await withDeadline((late) => this.#read(source, late), patience)));
+  }
+
+  async #read(source: CheckpointSource, signal: AbortSignal): Promise<StateViews> {
+    const { doors, engine, pieceMax = sectionPieceMax } = this.#tools;
+    const { weightsBytes: weights, optimizerBytes: optimizer } = engine.info();
+    if (Math.max(weights, optimizer) > pieceMax)
+      return await readLarge(doors, source, { weights, optimizer, pieceMax }, signal);
+    const { info, bytesOf } = await readCheckpoint(doors, source, signal);
+    checkWhole(info);
+    return { weights: bytesOf("weights"), optimizer: bytesOf("optimizer") };
   }
 
   async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {

@@ -121,7 +121,8 @@ export class Arrivals {
     const { bytes: sections, wireBytes } = await collectShards(puller, body, { cut, signal });
     const { weights = new Uint8Array() } = sections;
     signal.throwIfAborted();
-    const copyTo = async (into: Uint8Array): Promise<void> => into.set(weights);
+    const copyTo = async (into: Uint8Array, from = 0): Promise<void> =>
+      into.set(weights.subarray(from, from + into.length));
     await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes: weights.length, copyTo });
     const size = { bytes: weights.length, wireBytes };
     this.#meters.arrived("parts", size);
@@ -188,6 +189,7 @@ function wholeOf(
   patience: Parameters<MappedVersion["copyTo"]>[2],
 ): WeightUpdate {
   const bytes = body.sections.find(({ name }) => name === "weights")?.bytes ?? 0;
-  const copyTo = (into: Uint8Array): Promise<void> => mapped.copyTo("weights", into, patience);
+  const copyTo = (into: Uint8Array, from?: number): Promise<void> =>
+    mapped.copyTo("weights", into, from === undefined ? patience : { ...patience, from });
   return { version: engineVersionOf(body), via: "inline", bytes, copyTo };
 }

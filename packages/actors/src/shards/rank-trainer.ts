@@ -2,6 +2,7 @@
 import { type Clock, invariant, type Logger, withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
 import {
+  bytesIn,
   type GradientMemory,
   gradientThrough,
   gradientWindowMax,
@@ -11,6 +12,7 @@ import {
   type RankTraining,
   type ShardTensor,
   type StateSections,
+  type StateViews,
 } from "@muster/engine";
 import { processNameOf } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
@@ -182,18 +184,20 @@ export class RankTrainer implements RankTraining {
   }
 
   /** The engine's word for what it has. @throws MUSTER_ERR_RANK_STATE */
-  #checked(state: StateSections): StateSections {
+  #checked<State extends StateViews>(state: State): State {
     const wanted = { weights: this.bytes, optimizer: this.#attached().optimizerBytes };
-    for (const name of sectionNames)
-      if (state[name].byteLength !== wanted[name])
-        throw errors.RankState({ rank: this.#options.rank, name, bytes: state[name].byteLength, wanted: wanted[name] });
+    for (const name of sectionNames) {
+      const bytes = bytesIn(state[name]);
+      if (bytes !== wanted[name])
+        throw errors.RankState({ rank: this.#options.rank, name, bytes, wanted: wanted[name] });
+    }
     return state;
   }
 
-  async #digests(state: StateSections, signal: AbortSignal): Promise<RankDone["sections"]> {
+  async #digests(state: StateViews, signal: AbortSignal): Promise<RankDone["sections"]> {
     const { weights, optimizer } = this.#checked(state);
     const digests = await this.#options.doors.digests([weights, optimizer], signal);
-    return sectionNames.map((name, i) => ({ name, bytes: state[name].byteLength, digest: digests[i] ?? "" }));
+    return sectionNames.map((name, i) => ({ name, bytes: bytesIn(state[name]), digest: digests[i] ?? "" }));
   }
 
   /** What was wanted before may come late, and must not take the place of what is wanted now. */

@@ -11,6 +11,7 @@ import type {
 } from "../engine.ts";
 import { gradientIn } from "../gradient-memory.ts";
 import { inlineState } from "../inline-weights.ts";
+import { bytesIn, copyOf } from "../section-bytes.ts";
 import { type EngineCheck, mustEqual, mustHold, mustRefuse } from "./check.ts";
 
 const seed = { kind: "seed", seed: 7 } as const;
@@ -36,10 +37,10 @@ const accumulating = (out: Float32Array, windowMax?: number): AccumulateOptions 
   signal: new AbortController().signal,
 });
 
-/** A copy of the bytes of a state. */
-const copyOf = ({ weights, optimizer: moments }: ReturnType<PolicyEngine["state"]>) => ({
-  weights: Buffer.from(weights).toString("base64"),
-  optimizer: Buffer.from(moments).toString("base64"),
+/** The bytes of a state as text. */
+const textOf = ({ weights, optimizer: moments }: ReturnType<PolicyEngine["state"]>) => ({
+  weights: Buffer.from(copyOf(weights)).toString("base64"),
+  optimizer: Buffer.from(copyOf(moments)).toString("base64"),
 });
 
 /** A candidate that one gradient made, which is seen through windows of `windowMax` elements. */
@@ -67,7 +68,7 @@ export const policyChecks: readonly EngineCheck[] = [
       await engine.initialize(seed);
       const { weightsBytes, optimizerBytes, tensors } = engine.info();
       const { weights, optimizer: moments } = engine.state();
-      mustEqual([weights.length, moments.length], [weightsBytes, optimizerBytes], "bytes of the state");
+      mustEqual([bytesIn(weights), bytesIn(moments)], [weightsBytes, optimizerBytes], "bytes of the state");
       mustEqual(tensors, described.tensors, "the tensors");
       const last = tensors.at(-1);
       mustEqual((last?.offsetBytes ?? 0) + (last?.sizeBytes ?? 0), weightsBytes, "where the last tensor ends");
@@ -81,7 +82,7 @@ export const policyChecks: readonly EngineCheck[] = [
         await engine.initialize(seed);
         await stepped(engine);
       }
-      mustEqual(copyOf(one.candidate()), copyOf(other.candidate()), "the candidate of a second engine");
+      mustEqual(textOf(one.candidate()), textOf(other.candidate()), "the candidate of a second engine");
     },
   },
   {
@@ -91,7 +92,7 @@ export const policyChecks: readonly EngineCheck[] = [
       for (const engine of [whole, windowed]) await engine.initialize(seed);
       await stepped(whole);
       await stepped(windowed, Math.max(1, Math.floor(windowed.info().gradientElements / 3) - 1));
-      mustEqual(copyOf(windowed.candidate()), copyOf(whole.candidate()), "the candidate of a gradient in windows");
+      mustEqual(textOf(windowed.candidate()), textOf(whole.candidate()), "the candidate of a gradient in windows");
     },
   },
   {
@@ -99,17 +100,17 @@ export const policyChecks: readonly EngineCheck[] = [
     run: async ({ policy }) => {
       const engine = await policy();
       await engine.initialize(seed);
-      const before = copyOf(engine.state());
+      const before = textOf(engine.state());
       await stepped(engine);
-      mustEqual(copyOf(engine.state()), before, "the live state beside a candidate");
+      mustEqual(textOf(engine.state()), before, "the live state beside a candidate");
       engine.discard();
       engine.discard();
-      mustEqual(copyOf(engine.state()), before, "the live state after discard");
+      mustEqual(textOf(engine.state()), before, "the live state after discard");
       await stepped(engine);
-      const candidate = copyOf(engine.candidate());
+      const candidate = textOf(engine.candidate());
       mustHold(candidate.weights !== before.weights, "a gradient changed no weight");
       engine.promote();
-      mustEqual(copyOf(engine.state()), candidate, "the live state after promote");
+      mustEqual(textOf(engine.state()), candidate, "the live state after promote");
     },
   },
   {
@@ -120,9 +121,9 @@ export const policyChecks: readonly EngineCheck[] = [
       await stepped(one);
       one.promote();
       const { weights, optimizer: moments } = one.state();
-      await other.restore(inlineState({ weights: weights.slice(), optimizer: moments.slice() }));
+      await other.restore(inlineState({ weights: copyOf(weights), optimizer: copyOf(moments) }));
       for (const engine of [one, other]) await stepped(engine);
-      mustEqual(copyOf(other.candidate()), copyOf(one.candidate()), "the candidate after a restore");
+      mustEqual(textOf(other.candidate()), textOf(one.candidate()), "the candidate after a restore");
     },
   },
   {
@@ -130,10 +131,10 @@ export const policyChecks: readonly EngineCheck[] = [
     run: async ({ policy }) => {
       const engine = await policy();
       await engine.initialize(seed);
-      const before = copyOf(engine.state());
+      const before = textOf(engine.state());
       const wrong = { weights: new Uint8Array(4), optimizer: new Uint8Array(4) };
       await mustRefuse(() => engine.restore(inlineState(wrong)), "a state of 4 bytes");
-      mustEqual(copyOf(engine.state()), before, "the live state after a refused one");
+      mustEqual(textOf(engine.state()), before, "the live state after a refused one");
     },
   },
   {
@@ -176,10 +177,10 @@ export const policyChecks: readonly EngineCheck[] = [
       const [clean, dirty] = [new Float32Array(elements), new Float32Array(elements).fill(3)];
       for (const out of [clean, dirty]) await engine.accumulate(samples, accumulating(out));
       mustEqual(Buffer.from(dirty.buffer), Buffer.from(clean.buffer), "a gradient into used memory");
-      const before = copyOf(engine.candidate());
+      const before = textOf(engine.candidate());
       const { finite } = await engine.stage(gradientIn(new Float32Array(elements).fill(Number.NaN)), optimizer);
       mustEqual(finite, false, "finite of a gradient that is not");
-      mustEqual(copyOf(engine.candidate()), before, "the candidate after a gradient that is not finite");
+      mustEqual(textOf(engine.candidate()), before, "the candidate after a gradient that is not finite");
     },
   },
 ];

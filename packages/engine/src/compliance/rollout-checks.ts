@@ -1,6 +1,7 @@
 /** Checks of samplers: whose weights, which random streams, which bounds. */
 import type { Generated, GenerateRequest, RolloutEngine } from "../engine.ts";
 import { inlineWeights } from "../inline-weights.ts";
+import { copyOf } from "../section-bytes.ts";
 import { type EngineCheck, type Given, mustEqual, mustHold, mustRefuse } from "./check.ts";
 
 const never = new AbortController().signal;
@@ -11,7 +12,7 @@ async function weightsOf({ adapter, described, policy }: Given): Promise<Uint8Ar
   if (!adapter.roles.includes("policy")) return new Uint8Array((last?.offsetBytes ?? 0) + (last?.sizeBytes ?? 0));
   const engine = await policy();
   await engine.initialize({ kind: "seed", seed: 7 });
-  return engine.state().weights.slice();
+  return copyOf(engine.state().weights);
 }
 
 async function serving(given: Given, version = 3): Promise<RolloutEngine> {

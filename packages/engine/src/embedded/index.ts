@@ -5,7 +5,7 @@ export { embeddedAdapter, embeddedEngines, embeddedModelOf } from "./adapter.ts"
 export { embeddedBuild } from "./core.ts";
 export { evaluate, type LocalOptions, type StepReport, trainLocally } from "./local.ts";
 export { type ModelConfig, modelIdOf, parametersOf, tensorsOf } from "./model-config.ts";
-export { createEmbeddedPolicyEngine, type EmbeddedPolicyOptions } from "./policy-engine.ts";
+export { createEmbeddedPolicyEngine, type EmbeddedPolicyOptions, type EmbeddedTrainer } from "./policy-engine.ts";
 export {
   checkRanks,
   type RankPart,

@@ -13,6 +13,7 @@ import { errors } from "../errors.ts";
 import { gradientIn } from "../gradient-memory.ts";
 import { loadHfFolder } from "../hf-folder.ts";
 import { inlineWeights } from "../inline-weights.ts";
+import { copyOf } from "../section-bytes.ts";
 import { createEmbeddedPolicyEngine } from "./policy-engine.ts";
 import { createEmbeddedRolloutEngine } from "./rollout-engine.ts";
 
@@ -68,12 +69,12 @@ export async function trainLocally(
     await policy.initialize(start);
     if (hasReference) await policy.openReference(start);
     for (let step = 1; step <= options.steps; step++) {
-      await rollout.updateWeights(inlineWeights(step - 1, policy.state().weights));
+      await rollout.updateWeights(inlineWeights(step - 1, copyOf(policy.state().weights)));
       const report = await trainStep(policy, rollout, { ...options, step });
       reports.push(report);
       options.onStep?.(report);
     }
-    return { reports, weights: policy.state().weights.slice() };
+    return { reports, weights: copyOf(policy.state().weights) };
   } finally {
     await Promise.all([policy.close(), rollout.close()]);
   }

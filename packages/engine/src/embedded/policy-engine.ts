@@ -35,6 +35,8 @@ type PolicySource = Parameters<PolicyEngine["initialize"]>[0];
 
 /** The embedded trainer, with what its adapter asks of it besides. */
 export interface EmbeddedTrainer extends PolicyEngine {
+  state(): StateSections;
+  candidate(): StateSections;
   /** Loads the reference policy, which no step changes. @throws MUSTER_ERR_ENGINE_NOT_READY without memory for it, what loading throws */
   openReference(source: PolicySource): Promise<void>;
 }

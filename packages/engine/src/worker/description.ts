@@ -1,5 +1,4 @@
 /** What a worker says of itself, once every size and place in it was checked. */
-import { constants } from "node:buffer";
 import type { z } from "@muster/protocol";
 import { TableCheck } from "@muster/tensors";
 import { lossFeatures } from "../engine.ts";
@@ -24,6 +23,9 @@ export interface WorkerDescription extends WorkerSelf, Omit<EngineDescription, "
 
 /** Of a gradient mesh, which sees them through windows. */
 const gradientElementsMax = 2 ** 40;
+
+/** Most bytes of the weights or the optimizer: three figures of 64 bits for each of the most elements, and then some. */
+const sectionBytesMax = 2 ** 45;
 
 type Hello = z.infer<typeof helloSchema>;
 
@@ -125,9 +127,9 @@ function describedBy(
     });
   const sections = { weights: weightsBytes, optimizer: rest.optimizerBytes };
   for (const [name, bytes] of Object.entries(sections))
-    if (bytes > constants.MAX_LENGTH)
+    if (bytes > sectionBytesMax)
       throw errors.WorkerProtocol({
-        reason: `its ${name} has ${bytes} bytes, and at most ${constants.MAX_LENGTH} can be held in one piece here`,
+        reason: `its ${name} has ${bytes} bytes, and a section has at most ${sectionBytesMax}`,
       });
   const losses = lossFeatures.filter((loss) => said.includes(loss));
   return { ...rest, tensors, weightsBytes, gradientElements, losses };

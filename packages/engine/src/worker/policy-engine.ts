@@ -4,14 +4,16 @@ import type {
   AccumulateOptions,
   PolicyEngine,
   PolicyInfo,
+  SectionBytes,
   ShardStats,
   StageOptions,
-  StateSections,
   StateSource,
+  StateViews,
   TrainSample,
 } from "../engine.ts";
 import { errors } from "../errors.ts";
 import type { GradientMemory } from "../gradient-memory.ts";
+import { piecesWithPlaces, roomFor, sectionPieceMax } from "../section-bytes.ts";
 import { stagedSchema, statsSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
 import { referredLogprobs } from "./reference-policy.ts";
@@ -20,10 +22,9 @@ import { columnsOf } from "./samples.ts";
 /** Sequences of a request for what the reference policy says of them. */
 const sequencesMax = 32;
 
-interface Mirror {
-  weights: Uint8Array<ArrayBuffer>;
-  optimizer: Uint8Array<ArrayBuffer>;
-}
+const sectionNames = ["weights", "optimizer"] as const;
+
+type Mirror = Readonly<Record<(typeof sectionNames)[number], SectionBytes>>;
 
 /** A policy engine over an open worker, which it ends when it is closed. */
 export class WorkerPolicyEngine implements PolicyEngine {
@@ -39,7 +40,8 @@ export class WorkerPolicyEngine implements PolicyEngine {
   /** Of the last of the calls that nobody waits for. */
   #told: Promise<unknown> = Promise.resolve();
 
-  constructor(worker: OpenWorker) {
+  /** @param pieceMax - Most bytes of a piece of a section that is held here; for tests. */
+  constructor(worker: OpenWorker, pieceMax: number = sectionPieceMax) {
     const { tensors, weightsBytes, optimizerBytes, gradientElements, fingerprint, ...described } = worker.description;
     const { build, modelId, vocab, maxContext, logprobs } = described;
     this.#worker = worker;
@@ -48,8 +50,8 @@ export class WorkerPolicyEngine implements PolicyEngine {
       ...{ tensors, weightsBytes, optimizerBytes, gradientElements, fingerprint },
     };
     const mirror = (): Mirror => ({
-      weights: new Uint8Array(weightsBytes),
-      optimizer: new Uint8Array(optimizerBytes),
+      weights: roomFor(weightsBytes, pieceMax),
+      optimizer: roomFor(optimizerBytes, pieceMax),
     });
     this.#live = mirror();
     this.#spare = mirror();
@@ -68,22 +70,20 @@ export class WorkerPolicyEngine implements PolicyEngine {
     });
   }
 
-  state(): StateSections {
+  state(): StateViews {
     this.#mustHaveLive("state");
     return this.#live;
   }
 
-  async restore({ weights, optimizer }: StateSource): Promise<void> {
+  async restore(source: StateSource): Promise<void> {
     const { weightsBytes, optimizerBytes } = this.#info;
-    checkLength("weights", weights.bytes, weightsBytes);
-    checkLength("optimizer", optimizer.bytes, optimizerBytes);
+    checkLength("weights", source.weights.bytes, weightsBytes);
+    checkLength("optimizer", source.optimizer.bytes, optimizerBytes);
     await this.#alone("restore", async () => {
       this.#candidate = "none";
       const { regions } = this.#worker;
-      await weights.copyTo(this.#spare.weights);
-      await optimizer.copyTo(this.#spare.optimizer);
-      await regions.write("weights", this.#spare.weights);
-      await regions.write("optimizer", this.#spare.optimizer);
+      for (const { name, piece, from } of piecesOf(this.#spare)) await source[name].copyTo(piece, from);
+      for (const { name, piece, from } of piecesOf(this.#spare)) await regions.write(name, piece, from);
       await this.#call("restore", {});
       this.#swap();
     });
@@ -155,7 +155,7 @@ export class WorkerPolicyEngine implements PolicyEngine {
     });
   }
 
-  candidate(): StateSections {
+  candidate(): StateViews {
     this.#mustHaveCandidate("candidate");
     return this.#candidate === "staged" ? this.#spare : this.#live;
   }
@@ -190,9 +190,9 @@ export class WorkerPolicyEngine implements PolicyEngine {
     this.#hasLive = true;
   }
 
-  async #read({ weights, optimizer }: Mirror): Promise<void> {
-    await this.#worker.regions.read("weights", weights);
-    await this.#worker.regions.read("optimizer", optimizer);
+  async #read(mirror: Mirror): Promise<void> {
+    const { regions } = this.#worker;
+    for (const { name, piece, from } of piecesOf(mirror)) await regions.read(name, piece, from);
   }
 
   async #call(method: string, params: object): Promise<void> {
@@ -246,6 +246,9 @@ export class WorkerPolicyEngine implements PolicyEngine {
     throw errors.EngineOptionInvalid({ field: "gradient length", value: elements, rule: String(expected) });
   }
 }
+
+const piecesOf = (mirror: Mirror) =>
+  sectionNames.flatMap((name) => piecesWithPlaces(mirror[name]).map((one) => ({ name, ...one })));
 
 const bytesOf = ({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array =>
   new Uint8Array(buffer, byteOffset, byteLength);

@@ -77,12 +77,16 @@ export class Regions {
 
   /** Copies bytes out of a region. @throws MUSTER_ERR_WORKER_PROTOCOL for a region that the worker cut. */
   async read(name: string, into: Uint8Array, at = 0): Promise<void> {
-    const { handle } = this.#fileOf(name, at + into.byteLength);
+    const { handle, place } = this.#fileOf(name, at + into.byteLength);
+    const { bytes } = place;
     await inPieces(into, async (piece, from) => {
       let done = 0;
       while (done < piece.length) {
         const { bytesRead } = await handle.read(piece, done, piece.length - done, at + from + done);
-        if (bytesRead === 0) throw errors.WorkerProtocol({ reason: `it cut the region ${name} short` });
+        if (bytesRead === 0) {
+          const left = `it has at most ${at + from + done} of ${bytes} bytes`;
+          throw errors.WorkerProtocol({ reason: `it cut the region ${name} short: ${left}` });
+        }
         done += bytesRead;
       }
     });
@@ -137,7 +141,7 @@ export class Regions {
     this.#files.clear();
   }
 
-  #fileOf(name: string, end: number): { readonly handle: FileHandle } {
+  #fileOf(name: string, end: number): { readonly handle: FileHandle; readonly place: RegionPlace } {
     const file = this.#files.get(name);
     if (!file || end > file.place.bytes)
       throw errors.WorkerArena({ region: name, wantedBytes: end, bytes: file?.place.bytes ?? 0 });

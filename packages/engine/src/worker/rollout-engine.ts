@@ -7,6 +7,9 @@ import { joined } from "./joined.ts";
 import { generatedSchema } from "./messages.ts";
 import type { OpenWorker } from "./open-link.ts";
 
+/** Most bytes of weights that are held here on their way to the worker. */
+const pieceMax = 64 * 2 ** 20;
+
 const finishes = ["stop", "length", "abort"] as const;
 
 /** A rollout engine over an open worker, which it ends when it is closed. */
@@ -76,9 +79,12 @@ export class WorkerRolloutEngine implements RolloutEngine {
       throw errors.EngineStateLength({ section: "weights", bytes: update.bytes, expectedBytes });
     await this.#inTurn(async () => {
       if (version === this.#version) return;
-      const weights = new Uint8Array(expectedBytes);
-      await update.copyTo(weights);
-      await this.#worker.regions.write("weights", weights);
+      const memory = new Uint8Array(Math.min(pieceMax, expectedBytes));
+      for (let from = 0; from < expectedBytes; from += pieceMax) {
+        const piece = memory.subarray(0, Math.min(pieceMax, expectedBytes - from));
+        await update.copyTo(piece, from);
+        await this.#worker.regions.write("weights", piece, from);
+      }
       try {
         await this.#worker.link.call("updateWeights", { version });
         this.#version = version;

@@ -15,7 +15,6 @@ const tables = {
   name: [{ ...tensor, name: "__proto__" }],
   empty: [],
   negative: [{ ...tensor, shape: [-4] }],
-  huge: [{ ...tensor, shape: [2 ** 31] }],
   endless: [{ ...tensor, dtype: "f8_e4m3", shape: [2 ** 41] }],
   wide: [{ ...tensor, dtype: "f8_e4m3", shape: [2 ** 30 + 8] }],
 };
@@ -28,7 +27,7 @@ const hello = ({ vocab, maxContext }) => ({
   vocab,
   maxContext,
   tensors: tables[mode] ?? [tensor],
-  optimizerBytes: 8,
+  optimizerBytes: { "large-state": 2 ** 32 + 2 ** 20, huge: 2 ** 46, roomless: 2 ** 44 }[mode] ?? 8,
   deterministic: true,
 });
 
@@ -54,12 +53,25 @@ function manyRows(from, count) {
   }));
 }
 
+/** A worker that adds has these bytes at first. */
+const sections = [
+  ["weights", 0],
+  ["optimizer", 100],
+];
+const counted = (name, from) => Uint8Array.from({ length: name === "weights" ? 16 : 8 }, (_, i) => from + i);
+
 const files = new Map();
 /** Byte of the last element of a gradient of more elements than an array may have. */
 const lastOfWide = 4 * (2 ** 30 + 7);
 const results = {
   attach: ({ regions }) => {
     for (const { name, path } of regions) files.set(name, { fd: openSync(path, "r+"), path });
+    return {};
+  },
+  initialize: () => {
+    if (mode === "cuts-state") truncateSync(`/proc/self/fd/${files.get("optimizer").fd}`, 5);
+    if (mode === "large-state") writeSync(files.get("optimizer").fd, Uint8Array.of(7), 0, 1, 2 ** 32 + 2 ** 20 - 1);
+    if (mode === "adds") for (const [name, from] of sections) writeSync(files.get(name).fd, counted(name, from), 0);
     return {};
   },
   generate: ({ requests }) => {
@@ -92,6 +104,18 @@ const results = {
     return { tokens: mode === "stats" ? -1 : 1, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
   },
   stage: () => {
+    if (mode === "adds")
+      for (const [name] of sections) {
+        const bytes = counted(name, 0);
+        readSync(files.get(name).fd, bytes, 0, bytes.length, 0);
+        writeSync(
+          files.get(name).fd,
+          bytes.map((byte) => byte + 1),
+          0,
+          bytes.length,
+          0,
+        );
+      }
     const last = new Float32Array(1);
     if (mode === "wide") readSync(files.get("gradient").fd, new Uint8Array(last.buffer), 0, 4, lastOfWide);
     return { gradNorm: mode === "no-norm" ? null : mode === "wide" ? last[0] : 1, finite: true };

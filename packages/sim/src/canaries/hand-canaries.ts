@@ -1,7 +1,7 @@
 /** Bugs of the hands: engines, meshes, versions and checkpoints, patched through their doors. */
 import type { Doors } from "@muster/actors";
 import type { GradientMesh } from "@muster/collectives";
-import type { PolicyEngine, RolloutEngine } from "@muster/engine";
+import type { PolicyEngine, RolloutEngine, SectionBytes } from "@muster/engine";
 import type { SimProcess } from "../world/process.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { patched } from "./patched.ts";
@@ -42,6 +42,10 @@ const meshBug =
   });
 
 /** Of every run of this process: what no run may know. */
+/** The array with the first bytes of a section: all of it, in a simulation. */
+const firstOf = (section: SectionBytes): Uint8Array =>
+  (section instanceof Uint8Array ? section : section[0]) as Uint8Array;
+
 let samplesEver = 0;
 
 /** Canaries in the hands. */
@@ -129,7 +133,7 @@ export const handCanaries: readonly Canary[] = [
     make: policyBug((engine) => ({
       stage: async (gradient, options) => {
         const staged = await engine.stage(gradient, options);
-        if (!staged.finite) new Float32Array(engine.candidate().weights.buffer)[0] = Number.NaN;
+        if (!staged.finite) new Float32Array(firstOf(engine.candidate().weights).buffer)[0] = Number.NaN;
         return { ...staged, finite: true };
       },
     })),
@@ -310,7 +314,7 @@ export const handCanaries: readonly Canary[] = [
     seedsMax: 5,
     make: policyBug((engine) => ({
       promote: () => {
-        const { weights } = engine.candidate();
+        const weights = firstOf(engine.candidate().weights);
         weights[0] = (weights[0] ?? 0) ^ 1;
         engine.promote();
       },
@@ -323,7 +327,7 @@ export const handCanaries: readonly Canary[] = [
     seedsMax: 10,
     make: policyBug((engine, { node }) => ({
       begin: () => {
-        const { weights } = engine.state();
+        const weights = firstOf(engine.state().weights);
         if (node === "policy-1") weights[0] = (weights[0] ?? 0) ^ 1;
         engine.begin();
       },

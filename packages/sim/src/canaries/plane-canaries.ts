@@ -1,4 +1,5 @@
 /** Bugs of what carries and keeps bytes: transfers, digests, sums, disks. */
+import { bytesIn, copyOf } from "@muster/engine";
 import { planeDigest } from "../plane/digest.ts";
 import { type Canary, repeated } from "./canary.ts";
 
@@ -56,7 +57,7 @@ export const planeCanaries: readonly Canary[] = [
         ...doors,
         digests: (sections, signal) =>
           doors.digests(
-            sections.map((bytes) => bytes.subarray(0, bytes.length >> 1)),
+            sections.map((section) => copyOf(section).subarray(0, bytesIn(section) >> 1)),
             signal,
           ),
       }),

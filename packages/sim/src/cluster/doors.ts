@@ -4,7 +4,7 @@ import { RankTrainer } from "@muster/actors/internal";
 import { mixSeed, silentLogger } from "@muster/base";
 import { loadCheckpoint, loadCheckpointParts, openCheckpointStore, verifyCheckpoint } from "@muster/checkpoint";
 import { openTask } from "@muster/data";
-import { loadGenerate, type PolicyEngine, type RankCut, type RankTraining } from "@muster/engine";
+import { copyOf, loadGenerate, type PolicyEngine, type RankCut, type RankTraining } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { readTable, writeTable } from "@muster/tensors";
 import { hashOf, tokensHash } from "../engine/arithmetic.ts";
@@ -85,7 +85,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
     generate: async ({ rollout: { generate } }) => (generate === null ? null : await loadGenerate(generate)),
     table: (tensors) => writeTable(tensors, async () => {}),
     readTable: (text, named) => readTable(text, named, async () => {}),
-    digests: async (sections) => sections.map(behind.digest),
+    digests: async (sections) => sections.map((one) => behind.digest(one instanceof Uint8Array ? one : copyOf(one))),
     availableMemory: () => behind.work.memoryBytes ?? Number.MAX_SAFE_INTEGER,
     usage: () => ({ connections: 0, mappedBytes: 0 }),
     activity: () => ({ opened: 0, accepted: 0, events: noEvents, peers: [] }),

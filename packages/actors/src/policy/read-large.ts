@@ -1,0 +1,61 @@
+/** A checkpoint whose sections may be larger than an array of JavaScript: read in pieces, and compared with its digests when all of it is here. */
+import type { CheckpointInfo, ChooseParts } from "@muster/checkpoint";
+import { piecesWithPlaces, roomFor, type StateViews } from "@muster/engine";
+import type { Doors } from "../doors.ts";
+import { errors } from "../errors.ts";
+import { type CheckpointSource, checkMeant, checkWhole } from "./read-checkpoint.ts";
+
+const sectionNames = ["weights", "optimizer"] as const;
+
+/** Sizes of the state of the engine in bytes, and of the largest piece of it. */
+interface Room {
+  readonly weights: number;
+  readonly optimizer: number;
+  readonly pieceMax: number;
+}
+
+/**
+ * Reads all of a checkpoint that has sections of these sizes. Needs memory for that, and for a few portions of 4 MiB.
+ *
+ * @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED, MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS, MUSTER_ERR_CHECKPOINT_OF_OTHER_MODEL, MUSTER_ERR_CHECKPOINT_DIFFERS
+ */
+export async function readLarge(
+  doors: Pick<Doors, "loadCheckpointParts" | "verifyCheckpoint" | "digests">,
+  source: CheckpointSource,
+  { pieceMax, ...sizes }: Room,
+  signal: AbortSignal,
+): Promise<StateViews> {
+  let state: StateViews = { weights: [], optimizer: [] };
+  const choose: ChooseParts = (info) => {
+    checkMeant(source, info);
+    checkWhole(info);
+    for (const section of sectionNames) checkSize(info, section, sizes[section]);
+    const room = { weights: roomFor(sizes.weights, pieceMax), optimizer: roomFor(sizes.optimizer, pieceMax) };
+    state = room;
+    return sectionNames.flatMap((section) =>
+      piecesWithPlaces(room[section]).map(({ piece: into, from }) => ({ section, rows: [rowOf(into, from)], into })),
+    );
+  };
+  const { info } = await doors.loadCheckpointParts(source.path, choose, signal);
+  const found = await doors.digests([state.weights, state.optimizer], signal);
+  for (const [i, section] of sectionNames.entries()) {
+    const wanted = digestIn(info, section);
+    if (found[i] === wanted) continue;
+    // Damage has an error that says where it is.
+    await doors.verifyCheckpoint(source.path, signal);
+    throw errors.CheckpointDiffers({ name: info.name, section, found: found[i] ?? "none", wanted });
+  }
+  return state;
+}
+
+function rowOf({ byteLength: bytes }: Uint8Array, sourceOffset: number) {
+  return { sourceOffset, sourceStride: bytes, targetOffset: 0, targetStride: bytes, bytes, count: 1 };
+}
+
+function checkSize({ name, sections }: CheckpointInfo, section: string, expectedBytes: number): void {
+  const bytes = sections.find((one) => one.name === section)?.bytes ?? 0;
+  if (bytes !== expectedBytes) throw errors.CheckpointOfOtherModel({ name, section, bytes, expectedBytes });
+}
+
+const digestIn = ({ sections }: CheckpointInfo, section: string): string =>
+  sections.find(({ name }) => name === section)?.digest ?? "none";
