@@ -2,3 +2,4 @@
 export { gradientIn, readGradient, writeGradient } from "./gradient-memory.ts";
 export { inlineWeights } from "./inline-weights.ts";
 export { rewardOf } from "./rewards/built-in.ts";
+export { copyOf } from "./section-bytes.ts";

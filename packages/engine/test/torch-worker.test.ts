@@ -9,8 +9,8 @@ import { type JobConfig, type Training, trainingDefaults } from "@muster/protoco
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { embeddedAdapter } from "../src/embedded/index.ts";
 import type { EngineAdapter, TrainSample } from "../src/index.ts";
-import { copyOf, EngineRegistry, inlineState, lossOf } from "../src/index.ts";
-import { gradientIn } from "../src/internal.ts";
+import { EngineRegistry, inlineState, lossOf } from "../src/index.ts";
+import { copyOf, gradientIn } from "../src/internal.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
 import { noTorch, torchPython } from "./torch-fixture.ts";
 import { pathOf } from "./worker-fixture.ts";

@@ -4,14 +4,13 @@ import { needsOfTask, taskOf } from "@muster/data";
 import { afterEach, describe, expect, it } from "vitest";
 import {
   bytesIn,
-  copyOf,
   type EngineOptions,
   inlineState,
   type PolicyEngine,
   piecesWithPlaces,
   type StateSource,
 } from "../src/index.ts";
-import { gradientIn } from "../src/internal.ts";
+import { copyOf, gradientIn } from "../src/internal.ts";
 import { workerAdapterOf } from "../src/worker/index.ts";
 import { openWorker } from "../src/worker/open-link.ts";
 import { workerOptionsOf } from "../src/worker/options.ts";

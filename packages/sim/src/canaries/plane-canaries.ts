@@ -1,5 +1,6 @@
 /** Bugs of what carries and keeps bytes: transfers, digests, sums, disks. */
-import { bytesIn, copyOf } from "@muster/engine";
+import { bytesIn } from "@muster/engine";
+import { copyOf } from "@muster/engine/internal";
 import { planeDigest } from "../plane/digest.ts";
 import { type Canary, repeated } from "./canary.ts";
 
