@@ -3,6 +3,7 @@ import { checkpointLogic, membershipLogic, policyLogic, rolloutLogic } from "@mu
 import { chunksOf } from "@muster/machines/internal";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
+import { registrationOf } from "../src/membership/membership-machine.ts";
 import { plan } from "./plans.ts";
 import { type Effect, eventOf, Replica } from "./replica.ts";
 
@@ -54,6 +55,64 @@ describe("a checkpoint actor that writes", () => {
     const actor = new Replica(checkpointLogic, { checkpointMs: 9 });
     expect(actor.hear(save(1, 5)).map(({ type }) => type)).toEqual(["checkpoint.write"]);
     expect(actor.hear(asked).map(({ type }) => type)).toEqual(does);
+  });
+});
+
+describe("what a checkpoint actor hears of its work", () => {
+  const shards = (write: readonly number[]) => ({ of: 2, write });
+  const whole = { lineage: 1, step: 5, version: 5 };
+  const part = { ...whole, shards: shards([1]) };
+  const results = ["checkpoint.written", "shards.written", "checkpoint.errored"];
+
+  it.each<[string, object, object]>([
+    ["another step", whole, { ...whole, step: 4 }],
+    ["another lineage", whole, { ...whole, lineage: 0 }],
+    ["a part of it, while it writes the whole", whole, part],
+    ["the whole, while it writes a part", part, whole],
+    ["another part", part, { ...whole, shards: shards([2]) }],
+  ])("counts for nothing when it is about %s", (_, wanted, other) => {
+    for (const type of results) {
+      const actor = new Replica(checkpointLogic, { checkpointMs: 9 });
+      actor.hear({ type: "checkpoint.save", body: wanted });
+      expect(actor.hear({ type, ...other, cause: "no" }), type).toMatchObject([{ type: "drop", reason: "late" }]);
+      expect(actor.hear({ type, ...wanted, cause: "no" }), type).toMatchObject([{ type: "report" }]);
+      expect(actor.hear({ type, ...wanted, cause: "no" }), `${type} again`).toMatchObject([{ type: "drop" }]);
+    }
+  });
+
+  it("begins with another version when that is wanted in place of the one on its way", () => {
+    const actor = new Replica(checkpointLogic, { checkpointMs: 9, pullMs: 7 });
+    const pull = (version: number) => ({
+      type: "weights.pull",
+      body: { lineage: 0, version, sections: [], holders: [] },
+    });
+    expect(actor.hear(pull(1)).map(({ type }) => type)).toEqual(["weights.pull"]);
+    const timers = actor.effects.length;
+    expect(actor.hear(pull(2)).map(({ type }) => type)).toEqual(["weights.abort", "weights.pull"]);
+    expect(actor.effects.slice(timers)).toContainEqual(expect.objectContaining({ type: "timer.start", delayMs: 7 }));
+  });
+});
+
+describe("a replica that wants to be a member", () => {
+  const timing = { registerMs: 10, gatherMs: 30, drainMs: 5 };
+  const input = { role: "policy", host: "h", pid: 3, build: "b", node: null, timing } as const;
+
+  it("says of itself what there is to say, and nothing else", () => {
+    const said = { role: "policy", host: "h", pid: 3, engineBuild: "b" };
+    expect(registrationOf(input)).toStrictEqual(said);
+    expect(registrationOf({ ...input, devices: [] })).toStrictEqual(said);
+    const all = { node: "n0", devices: [{ kind: "cuda", index: 0 }], life: 0 } as never;
+    expect(registrationOf({ ...input, ...(all as object) })).toStrictEqual({ ...said, ...(all as object) });
+  });
+
+  it("asks again and again until the job should have begun, and then ends", () => {
+    const replica = new Replica(membershipLogic, input);
+    const due = (): readonly unknown[] => {
+      const timer = replica.effects.findLast(({ type }) => type === "timer.start") as unknown as { event: object };
+      return replica.hear(timer.event);
+    };
+    for (let asked = 2; asked <= 3; asked++) expect(due()).toMatchObject([{ kind: "replica.register" }]);
+    expect(due()).toMatchObject([{ type: "process.end", outcome: "failed", reason: "no controller answered" }]);
   });
 });
 

@@ -1,6 +1,6 @@
 /** A large table is a tree behind the face of a record: whatever is done to it, it is what the record would be. */
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { changedKeys } from "../src/table/diff.ts";
 import { keptFold } from "../src/table/fold.ts";
 import { firstOf, restOf } from "../src/table/list.ts";
@@ -116,6 +116,39 @@ describe("what two tables differ in", () => {
       }),
       { numRuns: 40 },
     );
+  });
+});
+
+describe("what two tables differ in, key by key", () => {
+  const start = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`r${i}`, i]));
+  const kin = withEntry<number>(start, "r0", -1);
+  const later = withEntry(withEntry(kin, "r7", -7), "r150", -150);
+  const grown = Array.from({ length: 900 }, (_, i) => i).reduce((table, i) => withEntry(table, `s${i}`, i), kin);
+  const turned = Object.fromEntries(Object.entries(start).reverse());
+  const found = <V>(a: Table<V>, b: Table<V>): readonly string[] => [...new Set(changedKeys<V>(a, b))];
+
+  it.each<[string, Table<number>, Table<number>, readonly string[]]>([
+    ["one table and itself", kin, kin, []],
+    ["one record and itself", start, start, []],
+    ["a table and one that came out of it", kin, later, ["r7", "r150"]],
+    ["a table and one that it came out of", later, kin, ["r7", "r150"]],
+    ["a table and it without an entry", kin, withoutEntry(kin, "r9"), ["r9"]],
+    ["a table and one of a level more", kin, grown, Array.from({ length: 900 }, (_, i) => `s${i}`)],
+    ["two tables in another order, which never were one", kin, withEntry<number>(turned, "r0", 0), ["r0"]],
+    ["a table and a record", kin, start, ["r0"]],
+  ])("is exactly what changed between %s", (_, a, b, expected) => {
+    expect(found(a, b)).toEqual(expected);
+  });
+
+  it("goes through the keys of two that never were one, and through those of kin not at all", () => {
+    const keys = vi.spyOn(Object, "keys");
+    onTestFinished(() => void keys.mockRestore());
+    const called = (a: Table<number>, b: Table<number>): boolean => {
+      keys.mockClear();
+      found(a, b);
+      return keys.mock.calls.length > 0;
+    };
+    expect([called(kin, later), called(kin, start), called(kin, grown)]).toEqual([false, true, true]);
   });
 });
 

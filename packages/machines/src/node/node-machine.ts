@@ -107,5 +107,6 @@ export const nodeMachine = machine;
 export const nodeLogic = logicOf<typeof machine, NodeEffect>(machine, {
   host: "",
   capacity: perRole(() => null),
+  // no mutant: any input will do for the actor that is never started
   graceMs: 1,
 });

@@ -390,6 +390,7 @@ const machine = setup({
   },
 });
 
+// no mutant: any input will do for the actor that is never started
 const sample: RolloutInput = { timing: { pullMs: 1, leaseMs: 1 }, chunkGroups: 1, leasesMax: 1 };
 
 /** The machine itself, for diagrams and model tests. */
