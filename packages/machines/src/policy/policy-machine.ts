@@ -391,7 +391,6 @@ const machine = policySetup.createMachine({
   },
 });
 
-// no mutant: any input will do for the actor that is never started
 const sample: PolicyInput = { timing: { initializeMs: 1, pullMs: 1, meshMs: 1, stepMs: 1, commandMs: 1 } };
 
 /** The machine itself, for diagrams and model tests. */
