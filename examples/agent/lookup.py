@@ -31,15 +31,17 @@ def say(messages):
 
 
 def episode(prompt, value):
+    """What the call and the answer are worth."""
     messages = [{"role": "user", "content": prompt}]
     call = say(messages)
     if not call.startswith("?"):
-        return 0.0
+        return 0.0, 0.0
     messages.append({"role": "tool", "content": f"{value}="})
     answer = say(messages)
     # Half of each part for ending the response there.
-    return (0.3 if call == "?" else 0.15) + (0.7 if answer == value else 0.35 if answer.startswith(value) else 0)
+    return 0.3 if call == "?" else 0.15, 0.7 if answer == value else 0.35 if answer.startswith(value) else 0.0
 
 
 question = json.loads(sys.stdin.readline())
-post(f"{SESSION}/reward", {"reward": episode(question["prompt"], question["answer"])})
+called, answered = episode(question["prompt"], question["answer"])
+post(f"{SESSION}/reward", {"reward": called + answered, "components": {"call": called, "answer": answered}})

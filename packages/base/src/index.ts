@@ -39,9 +39,19 @@ export {
 } from "./env.ts";
 export { defineErrors, type ErrorFactory, type ErrorParams, hasCode, MusterError, messageOf } from "./errors.ts";
 export { every } from "./every.ts";
+export { firstNames } from "./first-names.ts";
 export { baseFolder } from "./folder.ts";
 export { byUmask, folderMaker } from "./folders.ts";
 export { invariant } from "./invariant.ts";
+export {
+  componentName,
+  type Judged,
+  judgedOf,
+  judgementLimits,
+  numberOfAnswer,
+  type RefuseJudgement,
+  rewardMax,
+} from "./judgement.ts";
 export { medianOf } from "./median.ts";
 export { Places } from "./places.ts";
 export { mixSeed, randomOf, shuffled } from "./random.ts";

@@ -4,7 +4,7 @@
  * An abort of the whole call, and a failure of the engine, are different: they stop everything with an error, without placeholders.
  */
 
-import { type Logger, mixSeed, type Prompt, randomOf, silentLogger } from "@muster/base";
+import { type Judged, type Logger, mixSeed, type Prompt, randomOf, silentLogger } from "@muster/base";
 import {
   type BegunGroup,
   decideFailure,
@@ -19,7 +19,7 @@ import type { CollectOptions, GroupPrompt } from "./collect/collect-options.ts";
 import { failureKindOf } from "./collect/failure-kind.ts";
 import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
 import { inBatches } from "./collect/in-batches.ts";
-import { type Judged, judgedOf } from "./collect/judgement.ts";
+import { judgedOf } from "./collect/judgement.ts";
 import { KeptTurns, nothingDrawn } from "./collect/kept-turns.ts";
 import { ownResponse, trajectoryOf } from "./collect/own-response.ts";
 import { describedFailure, placeholderWith } from "./collect/placeholder.ts";

@@ -288,7 +288,7 @@ export interface Reward {
   readonly name: string;
   /** It ends by itself, in a time of its own, and runs no code of others in this process: judged without a deadline and a boundary. */
   readonly isBounded?: true;
-  /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/protocol`, which are a thousand million, alone or with what it is made of. */
+  /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/base`, which are a thousand million, alone or with what it is made of. */
   score(input: RewardInput, signal: AbortSignal): Promise<RewardAnswer>;
   /** Calls `run` now and then while the program that computes it starts again, in a bounded time: who waits for it does not hang. */
   onStarting?(run: () => void): void;

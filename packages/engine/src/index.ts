@@ -10,7 +10,6 @@ export { type LearningRate, learningRateAt } from "./algorithms/schedules.ts";
 export type { CollectOptions, GroupPrompt, HandBack } from "./collect/collect-options.ts";
 export { failureKindOf } from "./collect/failure-kind.ts";
 export type { GenerateFunction } from "./collect/generate-function.ts";
-export { numberOfAnswer } from "./collect/judgement.ts";
 export { placeholderOf } from "./collect/placeholder.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
 export { collectGroups } from "./collect-group.ts";

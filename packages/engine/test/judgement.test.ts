@@ -1,16 +1,10 @@
 /** What a reward may answer beside its number: kept with the trajectory within bounds, refused by name beyond them, and never at the cost of another one. */
-import type { RewardAnswer } from "@muster/base";
+import { judgementLimits, numberOfAnswer, type RewardAnswer } from "@muster/base";
 import { taskOf } from "@muster/data";
-import {
-  fromGroupsBatch,
-  judgementLimits,
-  pack,
-  readPiecedBody,
-  type TrajectoryGroup,
-  toGroupsBatch,
-} from "@muster/protocol";
+import { fromGroupsBatch, pack, readPiecedBody, type TrajectoryGroup, toGroupsBatch } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { batchFiguresOf, collectGroups, numberOfAnswer } from "../src/index.ts";
+import { responsesOfEpisode } from "../src/agent/episode-responses.ts";
+import { batchFiguresOf, collectGroups } from "../src/index.ts";
 import { rewardIn } from "../src/rewards/reward-wire.ts";
 import { clock, openRollout, quiet } from "./rollout-fixture.ts";
 
@@ -162,4 +156,12 @@ describe("the figures of components in a batch", () => {
     );
     expect(componentsMore).toBe(8);
   });
+});
+
+it("what an agent says of its reward is kept with each trajectory of its episode", () => {
+  const said = { reward: 0.5, components: { form: 0.25 }, metadata: { tries: 2 } };
+  const sample = { tokens: [1, 2], promptLength: 1, lossMask: [1], logprobs: [-1], versions: ["3"] };
+  const outcome = { turns: 1, reward: said, finish: "stop" as const, samples: [sample], messages: [] };
+  const both = responsesOfEpisode(outcome, { reward: "session", fanOut: 2 });
+  expect(both).toEqual([expect.objectContaining({ reward: said }), expect.objectContaining({ reward: said })]);
 });

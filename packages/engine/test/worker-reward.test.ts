@@ -2,13 +2,13 @@
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
-import { messageOf } from "@muster/base";
+import { messageOf, numberOfAnswer } from "@muster/base";
 import { needsOfTask, taskOf } from "@muster/data";
 import type { ScorerConfig } from "@muster/protocol";
 import { makeTempDirectory } from "@muster/testkit";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { failureKindOf } from "../src/collect/failure-kind.ts";
-import { numberOfAnswer, type Reward, type RewardInput } from "../src/index.ts";
+import type { Reward, RewardInput } from "../src/index.ts";
 import { openWorkerReward } from "../src/rewards/worker-reward.ts";
 import type { WorkerSelf } from "../src/worker/description.ts";
 import type { OpenWorker } from "../src/worker/open-link.ts";

@@ -61,10 +61,7 @@ export {
 export { type JobConfig, jobConfigSchema, promptsTask, samplesMax } from "./job-config.ts";
 export {
   type ComponentFigures,
-  componentName,
-  judgementLimits,
   type RewardComponent,
-  rewardMax,
   type StepComponent,
   stepComponentsMax,
 } from "./judgement.ts";

@@ -1,17 +1,6 @@
 /** What a reward says of a trajectory besides its number: what it is made of, and what is to be kept with it. Bounded, so that a group stays small. */
+import { componentName, judgementLimits, rewardMax } from "@muster/base";
 import { z } from "zod";
-
-/**
- * Largest reward, and its negative the smallest: far beyond what any reward means, and small enough that no sum or square of rewards is lost or
- * becomes infinite.
- */
-export const rewardMax = 1e9;
-
-/** What a judgement may have. Metadata are counted as the UTF-8 of their JSON. */
-export const judgementLimits = { components: 16, nameChars: 48, metadataBytes: 2_048 } as const;
-
-/** Names of components: they are labels, tags and keys elsewhere. */
-export const componentName = /^[A-Za-z0-9][A-Za-z0-9_./-]*$/;
 
 const nameSchema = z.string().max(judgementLimits.nameChars).regex(componentName);
 const valueSchema = z.number().min(-rewardMax).max(rewardMax);

@@ -1,9 +1,10 @@
 /** A trajectory and the group of trajectories of one prompt, and how they travel in the groups stream. */
+import { rewardMax } from "@muster/base";
 import { z } from "zod";
 import { countSchema } from "./envelope.ts";
 import { failureKinds } from "./failure.ts";
 import { errorWithin, segmentsMax } from "./group-size.ts";
-import { componentsSchema, metadataSchema, type RewardComponent, rewardMax } from "./judgement.ts";
+import { componentsSchema, metadataSchema, type RewardComponent } from "./judgement.ts";
 import { clippedText } from "./texts.ts";
 
 /** How a trajectory ended. `aborted` ones are placeholders: they never reach the loss and carry no reward. */

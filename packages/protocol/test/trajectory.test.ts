@@ -1,3 +1,4 @@
+import { rewardMax } from "@muster/base";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import {
@@ -5,7 +6,6 @@ import {
   encodeMessage,
   fromGroupsBatch,
   type Message,
-  rewardMax,
   type Trajectory,
   type TrajectoryGroup,
   toGroupsBatch,

@@ -88,6 +88,13 @@ export async function startRouter(options: RouterOptions): Promise<Router> {
   return router;
 }
 
+/** Who hears of a drawn answer, and whether it was asked for before. */
+interface DrawOptions {
+  readonly client?: FastifyReply["raw"];
+  readonly grow?: Grow | undefined;
+  readonly isRetry?: boolean;
+}
+
 /** Engines that are asked for their models, each for the time of a check. */
 const modelsAskedMax = 3;
 
@@ -257,7 +264,8 @@ class RunningRouter implements Router {
         scheme: this.#options.tls ? "https" : "http",
         draw: (body, headers, grow) => this.#draw(body, headers, { grow }),
         models: () => this.#models(),
-        mayRedraw: () => this.#tools.budget.take(this.#options.clock.now()),
+        redraw: (body, headers) =>
+          this.#tools.budget.take(this.#options.clock.now()) ? this.#draw(body, headers, { isRetry: true }) : null,
         ...{ running: this.#running, stream: this.#stream() },
       });
     addAdminDoors(app, {
@@ -276,6 +284,7 @@ class RunningRouter implements Router {
     if (this.#isDraining) throw draining();
     const { maxStaleness } = this.#options.config;
     const parsed = parseRequest(route, bytes, headers, { maxStaleness });
+    this.#tools.budget.deposit();
     const served = exchange(this.#tools, parsed, response, this.#headersForEngine(headers));
     this.#running.add(served);
     void served.then(() => this.#running.delete(served));
@@ -296,11 +305,11 @@ class RunningRouter implements Router {
     };
   }
 
-  /** The whole answer of an engine to a chat request; given up when this client leaves. @throws Refused as the client would be told */
+  /** The whole answer of an engine to a chat request; a retry adds nothing to the budget of retries. Given up when this client leaves. @throws Refused as the client would be told */
   async #draw(
     body: object,
     headers: FastifyRequest["headers"],
-    { client, grow }: { readonly client?: FastifyReply["raw"]; readonly grow?: Grow | undefined },
+    { client, grow, isRetry = false }: DrawOptions,
   ): Promise<Readonly<Record<string, unknown>>> {
     if (this.#isDraining) throw draining();
     const { config } = this.#options;
@@ -310,6 +319,7 @@ class RunningRouter implements Router {
     const { answerBytesMax } = config.attempt;
     const held = grow ? new HeldStream(answerBytesMax, this.#tools.memory, grow) : new HeldAnswer(answerBytesMax);
     client?.once("close", () => held.destroy());
+    if (!isRetry) this.#tools.budget.deposit();
     await exchange(this.#tools, parsed, held, this.#headersForEngine(headers));
     return held.answer();
   }

@@ -49,6 +49,15 @@ test("an agent can not take its episode away from its sampler", async () => {
   expect((await turn("b")).status).toBe(401);
 });
 
+test("the outcome of an episode has what its agent says of the reward", async () => {
+  const { episode, ask, turn } = await begun();
+  await turn("a");
+  const said = { reward: 0.5, components: { form: 0.5 }, metadata: { tries: 2 } };
+  expect((await ask("POST", "/reward", said)).status).toBe(200);
+  expect((await ask("POST", "/reward", { reward: 1, components: { form: "good" } })).status).toBe(400);
+  expect((await episode.finish()).reward).toEqual(said);
+});
+
 test("an agent that asks much at once has sixteen turns at the engine, so that episodes beside it wait for no more", async () => {
   let go = (): void => {};
   const { episode, ask, turn, drawing } = await begun(

@@ -198,13 +198,44 @@ test("an unused session ends, and full ones and full folders say so", async () =
     .toMatchObject({ ended: "idle" });
 });
 
+test("a reward may say what it is made of and what is to be kept: it is on disk with the session, and told beside the session's own metadata", async () => {
+  const sessions = folder();
+  const first = await openRouter([await startEngine()], {}, { sessions });
+  await first.ask("/sessions", { session_id: "a", metadata: { task: 3 } });
+  const posted = { reward: 0.75, components: { right: 0.5, form: 0.25 }, metadata: { judge: "rules" } };
+  for (let again = 0; again < 2; again++) expect((await first.ask("/sessions/a/reward", posted)).status).toBe(200);
+  expect(readFileSync(join(sessions, "a.jsonl"), "utf8").match(/"kind":"reward"/g)).toHaveLength(1);
+  await first.router.close(0);
+  const second = await openRouter([], {}, { sessions });
+  expect(await (await second.ask("/sessions/a")).json()).toEqual({
+    ...{ session_id: "a", metadata: { task: 3 }, turns: 0, ended: null, reward: 0.75 },
+    ...{ components: { form: 0.25, right: 0.5 }, reward_metadata: { judge: "rules" } },
+  });
+  // The newest counts, with all that it has and nothing of the one before.
+  const { components, ...rest } = (await (await second.ask("/sessions/a/reward", { reward: 1 })).json()) as {
+    components?: unknown;
+  };
+  expect([components, rest]).toEqual([undefined, expect.objectContaining({ reward: 1, metadata: { task: 3 } })]);
+});
+
 test.each([
   ["/sessions", { session_id: "../a" }, "session_id"],
   ["/sessions", { metadata: 3 }, "metadata"],
   [turnAt("a"), { messages: [] }, "messages"],
   [turnAt("a"), bodyOf([say("one")], { n: 2 }), "n must be 1"],
   [turnAt("a"), bodyOf([say("one")], { logprobs: true }), "logprobs"],
-  ["/sessions/a/reward", { reward: "1" }, "reward"],
+  ["/sessions/a/reward", { reward: "1" }, 'reward is the text "1"; it must be a number'],
+  ["/sessions/a/reward", { components: { form: 1 } }, "reward is null"],
+  ["/sessions/a/reward", { reward: 1, components: { form: "good" } }, "components.form"],
+  ["/sessions/a/reward", { reward: 1, components: [1] }, "components"],
+  ["/sessions/a/reward", { reward: 1, components: { "a b": 1 } }, "names of at most 48"],
+  [
+    "/sessions/a/reward",
+    { reward: 1, components: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [`c${i}`, i])) },
+    "at most 16",
+  ],
+  ["/sessions/a/reward", { reward: 1, metadata: { text: "x".repeat(3_000) } }, "at most 2048 bytes"],
+  ["/sessions/a/reward", { reward: 1, component: { form: 1 } }, "component is"],
 ])("%s with %j is refused by the name of its field", async (path, body, field) => {
   const opened = await openRouter([await startEngine()], {}, { sessions: folder() });
   await opened.ask("/sessions", { session_id: "a" });

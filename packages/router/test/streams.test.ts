@@ -183,6 +183,20 @@ test("a turn is not drawn anew when the retries of all requests are used up: its
   expect([await turnsIn({ ask }), engine.served]).toEqual([0, 1]);
 });
 
+test("what is drawn anew is no request of its own: it adds nothing to the retries of all requests", async () => {
+  const { ask, at, engine, letOn } = await paused({}, { retry: { reserve: 1, share: 0.5 } });
+  letOn();
+  engine.mode = "dies in the stream";
+  // One retry is there, and each request adds half of one: two turns have theirs, and the third has not.
+  const ended: string[] = [];
+  for (const content of ["one", "two", "three"]) {
+    const body = { ...bodyOf("chat/completions", { stream: true }), messages: [{ role: "user", content }] };
+    const { all } = await (await reading(await ask(at("chat/completions"), body))).rest();
+    ended.push(all.includes("[DONE]") ? "drawn anew" : "broken off");
+  }
+  expect([ended, await turnsIn({ ask })]).toEqual([["drawn anew", "drawn anew", "broken off"], 2]);
+});
+
 test.each(apis)(
   "/v1/%s: a turn that is drawn anew with other weights breaks its stream, and is the answer",
   async (api) => {

@@ -1,5 +1,5 @@
 /** The figures of the last committed step on the metrics page: those that its event has, to the last bit. */
-import type { Metrics } from "@muster/base";
+import { firstNames, type Metrics } from "@muster/base";
 import type { AnnounceEffect } from "@muster/machines/controller";
 import { type Body, figureMetricOf, type StepComponent, stepComponentsMax, stepFigures } from "@muster/protocol";
 
@@ -36,7 +36,7 @@ export function figureMetersOn(metrics: Metrics): (fact: Pick<AnnounceEffect, "k
 
 /** Parts of rewards: a label for each of the first names that are heard of, and none for others, whatever a reward makes up. */
 function componentMetersOn(metrics: Metrics): (components: readonly StepComponent[]) => void {
-  const names = new Set<string>();
+  let names: readonly string[] = [];
   let last: readonly StepComponent[] = [];
   const gauge = (field: "mean" | "spread" | "count", help: string): void =>
     void metrics.gauge({
@@ -44,13 +44,14 @@ function componentMetersOn(metrics: Metrics): (components: readonly StepComponen
       help: `${help} Of the first ${stepComponentsMax} names.`,
       labels: ["component"],
       read: () =>
-        last.flatMap((one) => (names.has(one.name) ? { value: one[field], labels: { component: one.name } } : [])),
+        last.flatMap((one) => (names.includes(one.name) ? { value: one[field], labels: { component: one.name } } : [])),
     });
   gauge("mean", "Mean of a part of the rewards, of the trajectories that have it.");
   gauge("spread", "Standard deviation of a part of the rewards, of the trajectories that have it.");
   gauge("count", "Trajectories that have a part of the rewards.");
   return (components) => {
     last = components;
-    for (const { name } of components) if (names.size < stepComponentsMax) names.add(name);
+    const heard = components.map(({ name }) => name);
+    names = firstNames(names, heard, stepComponentsMax);
   };
 }

@@ -1,8 +1,8 @@
 /** Evaluation on held-out prompts, greedily. What cannot be judged in time counts as not solved, and holds nobody up. */
 
-import { type Clock, type Prompt, withDeadline } from "@muster/base";
+import { type Clock, numberOfAnswer, type Prompt, withDeadline } from "@muster/base";
 import type { Task } from "@muster/data";
-import { type Generated, numberOfAnswer, type Reward, type RolloutEngine } from "@muster/engine";
+import type { Generated, Reward, RolloutEngine } from "@muster/engine";
 import type { Chunk, RolloutEvent } from "@muster/machines";
 import type { JobConfig, WorkItem } from "@muster/protocol";
 

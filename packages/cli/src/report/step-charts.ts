@@ -1,4 +1,5 @@
 /** Small charts of everything that is measured once a step: what is learnt, what is answered, how fast. Pure. */
+import { firstNames } from "@muster/base";
 import { chart, type Series } from "./chart.ts";
 import { html, type Markup } from "./markup.ts";
 import type { CurvePoint } from "./scale.ts";
@@ -125,10 +126,8 @@ export function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
 const componentsMax = 12;
 
 function componentSections(steps: readonly StepRecord[]): readonly Section[] {
-  const names = new Set<string>();
-  for (const { components } of steps)
-    for (const name of Object.keys(components ?? {})) if (names.size < componentsMax) names.add(name);
-  return [...names].map((name) => {
+  const heard = steps.flatMap(({ components }) => Object.keys(components ?? {}));
+  return firstNames([], heard, componentsMax).map((name) => {
     const of = ({ components }: StepRecord): ComponentRecord | undefined => components?.[name];
     return {
       title: `Reward: ${cleanLine(name, 48)}`,

@@ -4,6 +4,7 @@
  */
 import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { firstNames } from "@muster/base";
 import type { EventMessage } from "@muster/client";
 import { type Body, figureNameOf, figuresOf, stepComponentsMax } from "@muster/protocol";
 import { makeFolderSync } from "@muster/runtime";
@@ -39,7 +40,7 @@ export class TensorBoardFiles {
   #points: Point[] = [];
   /** Only steps that are multiples of it are kept. */
   #stride = 1;
-  readonly #components = new Set<string>();
+  #components: readonly string[] = [];
   #path: string | null = null;
   /** What is in memory is not all in the file. */
   #isBehind = false;
@@ -74,10 +75,10 @@ export class TensorBoardFiles {
 
   /** Parts of rewards: curves for the first names that come, and none for others. */
   #componentsOf({ components = [] }: Body<"step.committed">): readonly Scalar[] {
-    for (const { name: component } of components)
-      if (this.#components.size < stepComponentsMax) this.#components.add(component);
+    const heard = components.map(({ name: component }) => component);
+    this.#components = firstNames(this.#components, heard, stepComponentsMax);
     return components.flatMap(({ name: component, mean, spread }): Scalar[] =>
-      this.#components.has(component)
+      this.#components.includes(component)
         ? [
             [`reward_components/${component}`, mean],
             [`reward_components_spread/${component}`, spread],

@@ -1,5 +1,5 @@
 /** Where agents ask, as an interface: the doors themselves are in a package that this one does not know. */
-import type { ChatMessage, Generated, SamplingOptions, TaskTokenizer } from "@muster/base";
+import type { ChatMessage, Generated, RewardAnswer, SamplingOptions, TaskTokenizer } from "@muster/base";
 
 /** A trajectory of an episode, as the door records it. */
 export interface EpisodeSample {
@@ -14,7 +14,7 @@ export interface EpisodeSample {
 /** What happened in an episode. */
 export interface EpisodeOutcome {
   readonly turns: number;
-  readonly reward: number | null;
+  readonly reward: RewardAnswer | null;
   readonly finish: "stop" | "length";
   readonly samples: readonly EpisodeSample[];
   readonly messages: readonly ChatMessage[];

@@ -1,5 +1,5 @@
 /** The responses of an agent's episode. Pure. */
-import type { ModuleResponse } from "@muster/base";
+import type { ModuleResponse, RewardAnswer } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { EpisodeOutcome, EpisodeSample } from "./episode-door.ts";
 
@@ -34,7 +34,7 @@ export function responsesOfEpisode(
   const responses = samples.map((sample) => ({
     ...responseOf(sample),
     ...{ finish, messages },
-    ...(judge === "session" ? { reward: reward as number } : {}),
+    ...(judge === "session" ? { reward: reward as RewardAnswer } : {}),
   }));
   const [first] = responses;
   while (first && responses.length < fanOut) responses.push({ ...first, lossMask: first.lossMask.map(() => 0) });

@@ -1,8 +1,7 @@
 /** Whether a response may be trained on: lengths, tokens and log-probs agree with each other and with the model (reliability G5). */
-import type { ChatMessage } from "@muster/base";
+import type { ChatMessage, Judged } from "@muster/base";
 import type { EngineInfo } from "../engine.ts";
 import { errors } from "../errors.ts";
-import type { Judged } from "./judgement.ts";
 
 /** One response of one sample, from the engine or from a module. */
 export interface Response {

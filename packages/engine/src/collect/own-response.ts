@@ -1,10 +1,10 @@
 /** Responses of the engine itself, and what becomes a trajectory of any response. */
+import type { Judged } from "@muster/base";
 import type { BegunTrajectory, Trajectory } from "@muster/protocol";
 import type { Generated } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { segmentsOf } from "./begun-group.ts";
 import type { Response } from "./check-response.ts";
-import type { Judged } from "./judgement.ts";
 
 /** A response as the engine drew it. @throws MUSTER_ERR_TRAJECTORY_INVALID, MUSTER_ERR_TRAJECTORY_ABORTED */
 export function ownResponse(generated: Generated | undefined, resumed: BegunTrajectory | undefined): Response {

@@ -1,12 +1,11 @@
 /** The whole training loop in one process: the same engines, plan and updates as a cluster, without the cluster. The yardstick for both. */
-import type { Clock } from "@muster/base";
+import { type Clock, numberOfAnswer } from "@muster/base";
 import type { Task } from "@muster/data";
 import type { Training } from "@muster/protocol";
 import { lossOf } from "../algorithms/loss-needs.ts";
 import { type Minibatch, planMinibatches } from "../algorithms/plan-minibatches.ts";
 import { referenceLogprobsOf } from "../algorithms/reference-logprobs.ts";
 import { type LearningRate, learningRateAt } from "../algorithms/schedules.ts";
-import { numberOfAnswer } from "../collect/judgement.ts";
 import { collectGroups } from "../collect-group.ts";
 import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";

@@ -1,7 +1,7 @@
 /** Checks of reward workers: a score for each trajectory, whatever is judged beside it. */
-import { messageOf, type RewardAnswer } from "@muster/base";
+import { type Judged, messageOf, type RewardAnswer } from "@muster/base";
 import type { ModelNeeds } from "@muster/data";
-import { type Judged, judgedOf } from "../collect/judgement.ts";
+import { judgedOf } from "../collect/judgement.ts";
 import { mustEqual, mustHold } from "../compliance/check.ts";
 import type { ReadyCheck } from "../compliance/index.ts";
 import type { RewardInput } from "../engine.ts";

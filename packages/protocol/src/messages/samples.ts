@@ -1,7 +1,8 @@
+import { rewardMax } from "@muster/base";
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { samplesMax } from "../job-config.ts";
-import { componentsSchema, metadataSchema, rewardMax } from "../judgement.ts";
+import { componentsSchema, metadataSchema } from "../judgement.ts";
 import { clippedText } from "../texts.ts";
 import { trajectoryStatuses } from "../trajectory.ts";
 import { defineMessages } from "./define.ts";

@@ -1,5 +1,6 @@
 /** One episode of an agent: the turns that were answered, as a tree that only grows. Pure: a session is the fold of its records. */
 import { createHash } from "node:crypto";
+import type { RewardAnswer } from "@muster/base";
 import { isTable, tableOf } from "./answer-facts.ts";
 import type { Headers } from "./parse-request.ts";
 import { invalid } from "./reply.ts";
@@ -35,7 +36,7 @@ export interface Turn {
 export type SessionRecord =
   | { readonly kind: "begin"; readonly atMs: number; readonly metadata: Table; readonly keyDigest?: string }
   | { readonly kind: "turn"; readonly atMs: number; readonly turn: Turn }
-  | { readonly kind: "reward"; readonly atMs: number; readonly reward: number }
+  | { readonly kind: "reward"; readonly atMs: number; readonly reward: RewardAnswer }
   | { readonly kind: "end"; readonly atMs: number; readonly reason: "asked" | "idle" };
 
 /** A session as its records make it. */
@@ -45,7 +46,8 @@ export interface Session {
   readonly keyDigest: string | null;
   readonly turns: readonly Turn[];
   readonly byKey: ReadonlyMap<string, Turn>;
-  readonly reward: number | null;
+  /** A number alone where it has nothing beside it. */
+  readonly reward: RewardAnswer | null;
   readonly ended: "asked" | "idle" | null;
   readonly usedMs: number;
 }

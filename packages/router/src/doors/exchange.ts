@@ -117,7 +117,6 @@ class Exchange implements AttemptOwner {
 
   async #attempts(): Promise<void> {
     const { budget, admission, meters, retry, clock } = this.#tools;
-    budget.deposit();
     let { bytes } = this.request;
     let resumes = false;
     for (let attempts = 1; ; attempts++) {

@@ -1,5 +1,6 @@
 /** The doors of agents: a base URL for each episode, whose turns are on disk before their answers leave. */
 import { randomBytes } from "node:crypto";
+import { judgedOf, type RewardAnswer } from "@muster/base";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { isTable } from "../core/answer-facts.ts";
 import { chatEvents } from "../core/chat-events.ts";
@@ -16,7 +17,6 @@ import { current, type DoorTools, type SessionTools, TurnsUnderWay } from "./ses
 type Table = Readonly<Record<string, unknown>>;
 
 const metadataBytesMax = 4_096;
-const rewardMax = 1e9;
 const idPattern = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** Adds the doors. */
@@ -48,12 +48,10 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
     return await given.models(idIn(params));
   });
   app.post("/sessions/:id/reward", door, async ({ params, body }) => {
-    const { reward } = tableIn(body);
-    if (typeof reward !== "number" || !(Math.abs(reward) <= rewardMax))
-      throw invalid(`reward must be a number from -${rewardMax} to ${rewardMax}`);
+    const reward = rewardIn(tableIn(body));
     const id = idIn(params);
     const before = await current(tools, id);
-    if (before.reward === reward) return shownOf(id, before);
+    if (JSON.stringify(before.reward) === JSON.stringify(reward)) return shownOf(id, before);
     return shownOf(id, await files.append(id, { kind: "reward", atMs: Date.now(), reward }));
   });
   app.post("/sessions/:id/end", door, async ({ params }) => {
@@ -69,7 +67,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
       ...shownOf(idIn(params), session),
       trace: session.turns.map(tracedTurn),
       samples: samplesOf(session).map(({ promptLength, lossMask, ...sample }) => ({
-        ...{ ...sample, prompt_length: promptLength, loss_mask: lossMask, reward: session.reward },
+        ...{ ...sample, prompt_length: promptLength, loss_mask: lossMask, ...shownReward(session.reward) },
       })),
     };
   });
@@ -114,7 +112,32 @@ function sessionExists(id: string): Refused {
 }
 
 function shownOf(id: string, { metadata, turns, reward, ended }: Session): object {
-  return { session_id: id, metadata, turns: turns.length, reward, ended };
+  return { session_id: id, metadata, turns: turns.length, ...shownReward(reward), ended };
+}
+
+/** The posted reward; a number alone where nothing is beside it. @throws Refused with 400 */
+function rewardIn(body: Table): RewardAnswer {
+  const judged = judgedOf({ reward: null, ...body }, ({ field, value, rule }) =>
+    invalid(`${field} is ${value}; it must be ${rule}`),
+  );
+  const { reward, components, metadata } = judged;
+  if (!components && metadata === undefined) return reward;
+  return {
+    reward,
+    ...(components ? { components: Object.fromEntries(components.map(({ name, value }) => [name, value])) } : {}),
+    ...(metadata === undefined ? {} : { metadata: JSON.parse(metadata) as Table }),
+  };
+}
+
+/** The reward as a session tells of it: what comes with it stands beside the session's own metadata. */
+function shownReward(reward: RewardAnswer | null): object {
+  if (reward === null || typeof reward === "number") return { reward };
+  const { components, metadata } = reward;
+  return {
+    reward: reward.reward,
+    ...(components ? { components } : {}),
+    ...(metadata ? { reward_metadata: metadata } : {}),
+  };
 }
 
 function tracedTurn({ parent, added, answer, message, tokens }: Turn, turn: number): object {

@@ -22,8 +22,8 @@ export interface SessionTools {
   readonly draw: (body: Table, headers: FastifyRequest["headers"], grow?: Grow) => Promise<Table>;
   /** What `/v1/models` answers, for a session too. @throws Refused */
   readonly models: (id: string) => Promise<Table>;
-  /** Takes an answer that is drawn anew from the budget of retries. @returns False when none is left. */
-  readonly mayRedraw: () => boolean;
+  /** Asks for the whole answer anew, as one of the budget of retries, to which it adds nothing. @returns `null` when none is left. */
+  readonly redraw: (body: Table, headers: FastifyRequest["headers"]) => Promise<Table> | null;
   readonly stream: StreamTools;
   /** Work that the end of the router waits for. */
   readonly running: Set<Promise<unknown>>;
@@ -129,17 +129,19 @@ export class TurnsUnderWay {
     headers: FastifyRequest["headers"],
     growing: GrowingAnswer,
   ): Promise<ReturnType<typeof answerOf>> {
-    const { draw, mayRedraw, stream } = this.#tools;
+    const { draw, redraw, stream } = this.#tools;
     if (!isStream) return answerOf(await draw(body, headers));
     try {
       return answerOf(await draw({ ...body, stream: true }, headers, growing.grow));
     } catch (error) {
-      if (growing.head === null || !(error instanceof Refused) || !mayRedraw()) throw error;
+      if (growing.head === null || !(error instanceof Refused)) throw error;
+      const redrawn = redraw(body, headers);
+      if (redrawn === null) throw error;
       stream.brokeOff(error);
+      const drawn = answerOf(await redrawn);
+      const { id, created } = growing.head;
+      return { ...drawn, answer: { ...drawn.answer, ...given({ id, created }) } };
     }
-    const drawn = answerOf(await draw(body, headers));
-    const { id, created } = growing.head;
-    return { ...drawn, answer: { ...drawn.answer, ...given({ id, created }) } };
   }
 }
 

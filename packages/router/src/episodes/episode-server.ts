@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { AddressInfo } from "node:net";
-import { type ChatMessage, type Logger, MusterError, messageOf, Places } from "@muster/base";
+import { type ChatMessage, type Logger, MusterError, messageOf, Places, type RewardAnswer } from "@muster/base";
 import type { FastifyInstance } from "fastify";
 import { Refused } from "../core/reply.ts";
 import { RetryBudget } from "../core/retry.ts";
@@ -47,7 +47,7 @@ export interface Episode {
 export interface EpisodeOutcome {
   readonly turns: number;
   /** What the agent posted; `null` when it posted none. */
-  readonly reward: number | null;
+  readonly reward: RewardAnswer | null;
   /** `length` when the last turn was cut off. */
   readonly finish: "stop" | "length";
   readonly samples: readonly SessionSample[];
@@ -100,7 +100,8 @@ class Server implements EpisodeServer {
       limits: { ...routerDefaults.sessions, idleMs: Number.POSITIVE_INFINITY },
       seedNameOf: (id) => this.#live.get(id)?.options.name ?? id,
       models: async (id) => modelsOf(this.#live.get(id)?.options),
-      mayRedraw: () => this.#budget.take(performance.now()),
+      redraw: (body, headers) =>
+        this.#budget.take(performance.now()) ? this.#draw(`${headers["x-session-id"]}`, body) : null,
       draw: (body, headers, grow) => this.#draw(`${headers["x-session-id"]}`, body, grow),
       stream: {
         ...{ stallMs: routerDefaults.attempt.clientStallMs, pingMs },

@@ -2,7 +2,8 @@
  * Receipts are believed only as far as they can be true: what they say of a group is checked when they come, and what they point to when
  * trainers read it. A group whose result is of no use is sampled again, and the operator hears who gave it.
  */
-import { type BatchPart, type Body, type GroupReceipt, rewardMax, type WorkItem } from "@muster/protocol";
+import { rewardMax } from "@muster/base";
+import type { BatchPart, Body, GroupReceipt, WorkItem } from "@muster/protocol";
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { putOut } from "../members/apply-membership.ts";
 import type { ControllerState, KeptReceipt } from "../state.ts";
