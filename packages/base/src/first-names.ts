@@ -1,7 +1,7 @@
 /** Names that others make up, such as those of components of rewards, where each name costs something: a label, a curve, a chart. */
 
 /**
- * The names that are shown once these are heard, too: the first `most` that came, in the order in which they came, and no others. Pure.
+ * The names that are shown once these are heard, too: the first `most` that came, in the order in which they came, and no others. Pure; runs in browsers.
  *
  * @param shown - Names that are shown already; they stay.
  * @returns `shown` itself when nothing is new, or no room is left.

@@ -58,8 +58,15 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     await openPage(job);
     await page.getByText("Moving.").waitFor();
     await page.getByText("Step 3 was committed").waitFor();
-    await job.say("step.committed", someStep(4));
+    const form = { name: "form", count: 4, mean: 0.25, spread: 0, least: 0, most: 1 };
+    expect(await page.getByText("Components of rewards").count()).toBe(0);
+    await job.say("step.committed", someStep(4, { components: [form] }));
     await page.getByText("Step 4 was committed").waitFor();
+    // A component that is heard of later has a curve from then on.
+    const curves = page.locator("section", { hasText: "Components of rewards" });
+    await curves.getByText("form").waitFor();
+    await job.say("step.committed", someStep(5, { components: [form, { ...form, name: "right" }] }));
+    await curves.getByText("right").waitFor();
     expect(page.url()).toBe(`${job.base}/`);
     await page.screenshot({ path: join(pictures, "dashboard.png"), fullPage: true });
     expect(faults).toEqual([]);

@@ -32,6 +32,17 @@ describe("the fold", () => {
     expect(fold(once, fact)).toBe(once);
   });
 
+  it("has a curve for each of the first components of rewards, and none for names beyond them", () => {
+    const part = (name: string, mean: number) => ({ name, mean, count: 4, spread: 0, least: mean, most: mean });
+    const stepWith = (step: number, components?: ReturnType<typeof part>[]): EventMessage =>
+      event("step.committed", someStep(step, components ? { components } : {}));
+    const many = Array.from({ length: 20 }, (_, i) => part(`made-up-${i}`, i));
+    const known = folded([stepWith(1), stepWith(2, [part("form", 0.5)]), stepWith(3, many), stepWith(4, many)]);
+    expect([known.parts.length, known.parts[0], known.parts[1]]).toEqual([bounds.parts, "form", "made-up-0"]);
+    expect(known.steps.map(({ parts }) => parts.slice(0, 2))).toEqual([[], [0.5], [null, 0], [null, 0]]);
+    expect(known.steps.every(({ parts }) => parts.length <= bounds.parts)).toBe(true);
+  });
+
   it("takes back the steps behind a roll-back", () => {
     const known = folded([...steps(1, 5), ...steps(3, 4)]);
     expect(known.steps.map(({ step }) => step)).toEqual([1, 2, 3, 4]);

@@ -6,7 +6,7 @@ import type { JobFold } from "../view/fold.ts";
 const height = 220;
 
 export function Curves({ known }: { readonly known: JobFold }) {
-  const { steps, evals } = known;
+  const { steps, evals, parts } = known;
   const x = steps.map(({ step }) => step);
   const heldAt = new Map(evals.map(({ version, share }) => [version, share]));
   const held = steps.map(({ version }) => heldAt.get(version) ?? null);
@@ -16,6 +16,7 @@ export function Curves({ known }: { readonly known: JobFold }) {
       <Curve
         title="Reward"
         names={["reward", "held-out"]}
+        dotted="held-out"
         data={[x, steps.map(({ reward }) => reward), held]}
         marks={epochs}
       />
@@ -25,9 +26,23 @@ export function Curves({ known }: { readonly known: JobFold }) {
         data={[x, steps.map(({ stepMs }) => stepMs / 1000)]}
         marks={epochs}
       />
+      {parts.length > 0 && (
+        // Its lines are fixed once it is drawn: another name is another plot.
+        <Curve
+          key={parts.join(" ")}
+          title="Components of rewards"
+          names={parts}
+          data={[x, ...parts.map((_, i) => steps.map((step) => step.parts[i] ?? null))]}
+          marks={epochs}
+        />
+      )}
     </div>
   );
 }
+
+/** Colours of the style sheet, and dashes: each of twelve lines looks different. */
+const colours = 3;
+const dashes: readonly number[][] = [[], [8, 4], [2, 3], [12, 3, 2, 3]];
 
 type Column = (number | null)[];
 
@@ -36,9 +51,11 @@ interface CurveProps {
   readonly names: readonly string[];
   readonly data: readonly Column[];
   readonly marks: readonly number[];
+  /** The line of single points, far apart. */
+  readonly dotted?: string;
 }
 
-function Curve({ title, names, data, marks }: CurveProps) {
+function Curve({ title, names, data, marks, dotted }: CurveProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const shown = useRef(marks);
@@ -59,7 +76,14 @@ function Curve({ title, names, data, marks }: CurveProps) {
         series: [
           { label: "step" },
           ...names.map((label, i) => ({
-            ...{ label, width: 2, spanGaps: true, stroke: () => colour(`--c${i + 1}`), points: { show: i > 0 } },
+            ...{
+              label,
+              width: 2,
+              spanGaps: true,
+              stroke: () => colour(`--c${(i % colours) + 1}`),
+              dash: dashes[Math.floor(i / colours) % dashes.length] ?? [],
+              points: { show: label === dotted },
+            },
             value: (_: uPlot, value: number | null) => (value === null ? "–" : value.toFixed(3)),
           })),
         ],

@@ -19,9 +19,10 @@ const libraries = {
   "preact/hooks": "preact/hooks",
   "preact/jsx-runtime": "preact/jsx-runtime",
   uplot: "uplot",
+  "@muster/base/first-names": "@muster/base/first-names",
 } as const;
 
-const fileOf = (name: string): string => `/assets/lib/${name.replaceAll("/", "-")}.js`;
+const fileOf = (name: string): string => `/assets/lib/${name.replaceAll(/[@/]/g, "-")}.js`;
 const importMap = JSON.stringify({
   imports: Object.fromEntries(Object.keys(libraries).map((name) => [name, fileOf(name)])),
 });
@@ -55,7 +56,10 @@ export function readAssets(): ReadonlyMap<string, Asset> {
   const script = (path: string): Asset => ({ type: scriptType, body: readFileSync(path) });
   const style = (path: string): Asset => ({ type: "text/css; charset=utf-8", body: readFileSync(path) });
   const uplotFolder = join(resolve("uplot"), "..");
-  const scriptOf = (name: string): string => (name === "uplot" ? join(uplotFolder, "uPlot.esm.js") : resolve(name));
+  // Our own ones are compiled: tests resolve them to their sources, which no browser reads.
+  const compiledOf = (path: string): string => path.replace(/\/src\/([^/]+)\.ts$/, "/dist/$1.js");
+  const scriptOf = (name: string): string =>
+    name === "uplot" ? join(uplotFolder, "uPlot.esm.js") : compiledOf(resolve(name));
   return new Map<string, Asset>([
     ["/", { type: "text/html; charset=utf-8", body: Buffer.from(html) }],
     ["/assets/style.css", style(join(root, "src/page/style.css"))],

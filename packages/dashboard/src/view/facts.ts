@@ -11,6 +11,8 @@ export interface StepPoint {
   readonly epoch: number;
   readonly version: number;
   readonly lineage: number;
+  /** Means of the components of its rewards, in the order of the names that the page shows; `null` for one that it does not have. */
+  readonly parts: readonly (number | null)[];
 }
 
 /** What an operator asked for, and what became of it. */
@@ -25,7 +27,11 @@ export interface CommandFact {
 
 /** What one event changes on the page. */
 export type Change =
-  | { readonly kind: "step"; readonly point: StepPoint }
+  | {
+      readonly kind: "step";
+      readonly point: Omit<StepPoint, "parts">;
+      readonly components: readonly { readonly name: string; readonly mean: number }[];
+    }
   | { readonly kind: "eval"; readonly version: number; readonly share: number }
   | { readonly kind: "mesh"; readonly epoch: number; readonly members: readonly string[] }
   | { readonly kind: "about"; readonly id: string; readonly why: string }
@@ -64,7 +70,8 @@ function changeOf(event: EventMessage): Change | null {
   switch (kind) {
     case "step.committed": {
       const { step, reward, tokens, stepMs, epoch, version, lineage } = body;
-      return { kind: "step", point: { step, atMs, reward, tokens, stepMs, epoch, version, lineage } };
+      const components = (body.components ?? []).map(({ name, mean }) => ({ name, mean }));
+      return { kind: "step", point: { step, atMs, reward, tokens, stepMs, epoch, version, lineage }, components };
     }
     case "eval.finished":
       return { kind: "eval", version: body.version, share: body.correct / Math.max(1, body.prompts) };

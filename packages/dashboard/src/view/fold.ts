@@ -1,5 +1,6 @@
 /** What the page knows of a job: the fold of its facts. The server folds all of them, the browser goes on from there. Pure and bounded. */
-import type { CommandFact, Fact, StepPoint } from "./facts.ts";
+import { firstNames } from "@muster/base/first-names";
+import type { Change, CommandFact, Fact, StepPoint } from "./facts.ts";
 
 /** An event that is news. */
 export interface NewsLine {
@@ -22,6 +23,8 @@ export interface JobFold {
   readonly seq: number;
   /** Steps that stand: a roll-back takes back those behind it. Beyond a bound every second one is left out. */
   readonly steps: readonly StepPoint[];
+  /** Components of rewards that have a curve: the first that were heard of. */
+  readonly parts: readonly string[];
   readonly evals: readonly { readonly version: number; readonly share: number }[];
   readonly epochs: readonly Epoch[];
   readonly news: readonly NewsLine[];
@@ -32,11 +35,19 @@ export interface JobFold {
 }
 
 /** Most rows of each list. */
-export const bounds = { steps: 2_000, evals: 1_000, epochs: 100, news: 300, commands: 100, why: 200 } as const;
+export const bounds = {
+  steps: 2_000,
+  parts: 12,
+  evals: 1_000,
+  epochs: 100,
+  news: 300,
+  commands: 100,
+  why: 200,
+} as const;
 
 /** Of a job of which nothing is known. */
 export const emptyFold: JobFold = {
-  ...{ seq: 0, steps: [], evals: [], epochs: [], news: [], commands: [], why: {}, ended: null },
+  ...{ seq: 0, steps: [], parts: [], evals: [], epochs: [], news: [], commands: [], why: {}, ended: null },
 };
 
 /** Takes the next fact; one that it knows already changes nothing. */
@@ -50,7 +61,7 @@ export function fold(before: JobFold, fact: Fact): JobFold {
 function changed(state: JobFold, { change, atMs }: Fact): JobFold {
   switch (change?.kind) {
     case "step":
-      return { ...state, steps: stepsWith(state.steps, change.point) };
+      return stepTaken(state, change);
     case "eval": {
       const { version, share } = change;
       const standing = state.evals.filter((one) => one.version < version);
@@ -73,6 +84,13 @@ function changed(state: JobFold, { change, atMs }: Fact): JobFold {
     default:
       return state;
   }
+}
+
+function stepTaken(state: JobFold, { point, components }: Extract<Change, { kind: "step" }>): JobFold {
+  const means = new Map(components.map(({ name, mean }) => [name, mean]));
+  const parts = firstNames(state.parts, means.keys(), bounds.parts);
+  const shown = parts.map((name) => means.get(name) ?? null);
+  return { ...state, parts, steps: stepsWith(state.steps, { ...point, parts: shown }) };
 }
 
 /** A step at or before the last one came after a roll-back: what stood from there on does not stand any more. */
