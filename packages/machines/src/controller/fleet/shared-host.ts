@@ -24,18 +24,18 @@ export function hostsFor(
 ): readonly (readonly Room[])[] {
   const { sharesHost, keepsFiles } = traitsOf(role);
   if (!sharesHost) return [rooms];
-  const [anchor = null] = sharedHosts(state);
-  const crosses = state.plan.rolloutsServe && (!keepsFiles || (anchor !== null && !mayRun(state, anchor, role)));
-  if (anchor !== null) {
-    const shared = keepsFiles ? sharedHosts(state) : [anchor];
-    const there = shared.map((host) => rooms.filter(({ node }) => node.host === host));
-    return crosses ? [...there, rooms] : there.slice(0, 1);
+  const { rolloutsServe: hasNetwork } = state.plan;
+  const roomsOn = (host: string): readonly Room[] => rooms.filter(({ node }) => node.host === host);
+  const [first, ...further] = sharedHosts(state);
+  if (first !== undefined) {
+    if (!hasNetwork || (keepsFiles && mayRun(state, first, role))) return [roomsOn(first)];
+    return [roomsOn(first), ...(keepsFiles ? further.map(roomsOn) : []), rooms];
   }
   const wanted = state.fleet.wanted[role] * processesOf(state, role);
   const hosts = byHost(rooms).sort((a, b) => keeping(state, b) - keeping(state, a));
   const roomy = hosts.filter((host) => roomIn(host) >= wanted);
   const others = hosts.filter((host) => roomIn(host) < wanted).sort((a, b) => roomIn(b) - roomIn(a));
-  return [...roomy, ...others, ...(crosses ? [rooms] : [])];
+  return [...roomy, ...others, ...(hasNetwork && !keepsFiles ? [rooms] : [])];
 }
 
 /** Rooms by host, in their order. Pure. */

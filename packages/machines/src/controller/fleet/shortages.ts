@@ -1,7 +1,7 @@
 /** Replicas that wait for a place, in words: who, for what, and what each node has. */
 import { listText } from "@muster/base";
 import { type ReplicaRole, replicaRoles, traitsOf } from "@muster/protocol";
-import type { ControllerState } from "../state.ts";
+import { type ControllerState, countOf } from "../state.ts";
 import { devicesNeeded, devicesOf, freeDevices } from "./devices.ts";
 import { isCounted } from "./fleet-state.ts";
 import { roomFor, roomsOf } from "./place.ts";
@@ -14,12 +14,13 @@ export function placeShortages(state: ControllerState): readonly string[] {
   const isAsked = plan.devices !== undefined || plan.processes !== undefined;
   if (state.ending || Object.keys(fleet.nodes).length === 0) return [];
   return replicaRoles.flatMap((role) => {
-    const { keepsFiles } = traitsOf(role);
-    const waiting = isAsked || keepsFiles ? waitingOf(state, role) : 0;
+    // Looked at after every report, so that who is there is counted before who waits is looked for.
+    const isFileless = traitsOf(role).keepsFiles && countOf(state, role) < fleet.wanted[role];
+    const waiting = isAsked || isFileless ? waitingOf(state, role) : 0;
     if (waiting === 0) return [];
     if (processesOf(state, role) > 1) return roomFor(state, role) ? [] : [groupShortage(state, role, waiting)];
     const devices = deviceShortage(state, role, waiting);
-    return devices.length === 0 && keepsFiles ? fileShortage(state, role, waiting) : devices;
+    return devices.length === 0 && isFileless ? fileShortage(state, role, waiting) : devices;
   });
 }
 
