@@ -6,6 +6,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { pythonThatRuns } from "@muster/testkit";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 import { turn } from "./support/turn.ts";
@@ -13,7 +14,7 @@ import { turn } from "./support/turn.ts";
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
 
 const pathOf = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
-const python = ["python3", "/usr/bin/python3"].find((name) => spawnSync(name, ["-c", "import torch"]).status === 0);
+const python = pythonThatRuns("import torch");
 const hasTransformers = spawnSync(python ?? "python3", ["-c", "import torch, transformers"]).status === 0;
 
 let runs: Runs;

@@ -3,7 +3,7 @@
  * and with them runs these very hands.
  */
 import { setImmediate } from "node:timers/promises";
-import type { Logger } from "@muster/base";
+import type { Logger, SectionBytes } from "@muster/base";
 import {
   type CheckpointInfo,
   type CheckpointStore,
@@ -30,7 +30,6 @@ import {
   openVersionStore,
   pullShards,
   pullVersion,
-  type SectionBytes,
   setNetworkTimes,
   type VersionStore,
 } from "@muster/collectives";

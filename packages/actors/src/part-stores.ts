@@ -2,7 +2,8 @@
  * The version stores of one replica: one for each part of a version, so that a part is published, kept and given up by itself. What was left out of a
  * version can be published later, and costs no memory until then.
  */
-import type { SectionBytes, VersionStore } from "@muster/collectives";
+import type { SectionBytes } from "@muster/base";
+import type { VersionStore } from "@muster/collectives";
 import { partOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 import { type OwnTable, tableSection } from "./tables.ts";

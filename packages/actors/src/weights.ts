@@ -19,7 +19,7 @@ import {
 import type { Doors } from "./doors.ts";
 
 /** Buffers for the sections of a version, by name. */
-export type SectionBytes = Readonly<Record<string, Uint8Array>>;
+export type BytesByName = Readonly<Record<string, Uint8Array>>;
 
 /** Body of `weights.held`. */
 export type Held = Body<"weights.held">;
@@ -65,7 +65,7 @@ export async function pullSections(
   puller: Puller & Pick<Doors, "pull">,
   wanted: Wanted,
   signal: AbortSignal,
-): Promise<SectionBytes> {
+): Promise<BytesByName> {
   const bytes: Record<string, Uint8Array> = {};
   for (const part of partsIn(wanted)) {
     const some = wantedPart(wanted, part);

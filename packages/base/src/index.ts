@@ -55,6 +55,7 @@ export {
 export { medianOf } from "./median.ts";
 export { Places } from "./places.ts";
 export { mixSeed, randomOf, shuffled } from "./random.ts";
+export type { SectionBytes } from "./section-bytes.ts";
 export { shownValue } from "./shown-value.ts";
 export type { StridedRows } from "./strided-rows.ts";
 export { clipText, listText, ownText } from "./text.ts";

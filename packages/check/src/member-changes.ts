@@ -1,5 +1,4 @@
 /** Which members a decision changed: found once for all checkers, since in a large job most of them stay as they are. */
-
 import { changedKeys } from "@muster/machines";
 import type { ControllerState } from "@muster/machines/controller";
 

@@ -2,10 +2,11 @@
  * Weights from actors to rollouts, actor_fwd and reference, by processes that use nothing but the Python client, while the coordinator, a
  * source and a receiver are killed. Needs up to half a minute: a dozen processes start one after the other on a shared machine.
  */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pythonThatRuns } from "@muster/testkit";
 import { afterEach, beforeAll, expect, test } from "vitest";
 import { buildOnce, type RunningMuster, root, startMuster } from "./support/muster.ts";
 
@@ -79,8 +80,7 @@ async function allHoldMore(roles: readonly Role[]): Promise<void> {
   await until(() => roles.every((role) => heldBy(role) > newest), text);
 }
 
-const asksForGloo = "import torch.distributed as d; d.ProcessGroupGloo";
-const withGloo = ["python3", "/usr/bin/python3"].find((name) => spawnSync(name, ["-c", asksForGloo]).status === 0);
+const withGloo = pythonThatRuns("import torch.distributed as d; d.ProcessGroupGloo");
 test.for(["tcp", "gloo"])(
   "over %s nobody has a torn or mixed version when coordinator, source and receiver are killed midway",
   {

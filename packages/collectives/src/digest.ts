@@ -1,7 +1,8 @@
 /** Digests of weight sections: what two replicas compare to know that they hold the same bytes. */
+import type { SectionBytes } from "@muster/base";
 import { errors } from "./errors.ts";
 import { cancellable, native } from "./native.ts";
-import { piecesOf, type SectionBytes } from "./section-bytes.ts";
+import { piecesOf } from "./section-bytes.ts";
 
 const prefix = "xxh3b:";
 /** Hexadecimal digits of a digest. */

@@ -78,7 +78,6 @@ export {
 } from "./reshard/layout.ts";
 export { planRank, planReshard, type RankPlan, type Slice } from "./reshard/plan.ts";
 export { type PullShardsOptions, type PullShardsResult, pullShards, type ShardSource } from "./reshard/pull-shards.ts";
-export type { SectionBytes } from "./section-bytes.ts";
 export { guardSignal } from "./signals.ts";
 export { type FusedTensor, type Fusion, type FusionOptions, planFusion } from "./tensor-fusion.ts";
 export {

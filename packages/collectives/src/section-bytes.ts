@@ -1,8 +1,6 @@
 /** Sections that may be larger than a buffer of JavaScript. */
+import type { SectionBytes } from "@muster/base";
 import { errors } from "./errors.ts";
-
-/** A section in one buffer, or in pieces that follow each other. */
-export type SectionBytes = Uint8Array | readonly Uint8Array[];
 
 /** Blocks of this size are digested one by one, so pieces end where blocks do. */
 const blockBytes = 256 * 1024;

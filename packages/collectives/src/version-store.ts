@@ -1,4 +1,5 @@
 /** Publishing weight versions: copies them into shared memory once, then serves any number of readers from native threads. */
+import type { SectionBytes } from "@muster/base";
 import { checkKey, checkName, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
 import { localAddressOf } from "./local-address.ts";
@@ -12,7 +13,7 @@ import {
   native,
 } from "./native.ts";
 import { nativeMappedOf, rememberStore } from "./open-stores.ts";
-import { piecesOf, type SectionBytes } from "./section-bytes.ts";
+import { piecesOf } from "./section-bytes.ts";
 import { joinNames, splitDigests } from "./section-table.ts";
 
 /** One section of a version, e.g. `weights` or `optimizer`: its size and the digest that names its content. */

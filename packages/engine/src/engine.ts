@@ -2,7 +2,7 @@
  * What a replica computes, as interfaces. Two roles, because an inference server cannot train and a trainer may own its
  * collectives. Sections of state are raw bytes, so that whoever moves or stores them needs to know nothing else.
  */
-import type { EngineInfo, Generated, RewardAnswer, RewardInput, SamplingOptions } from "@muster/base";
+import type { EngineInfo, Generated, RewardAnswer, RewardInput, SamplingOptions, SectionBytes } from "@muster/base";
 import type { Training } from "@muster/protocol";
 import type { PlacedTensor } from "@muster/tensors";
 import type { GradientMemory } from "./gradient-memory.ts";
@@ -116,12 +116,6 @@ export interface StateSections {
   /** First moments, second moments, update counter. */
   readonly optimizer: Uint8Array;
 }
-
-/**
- * Bytes of a section where they lie: one array, or pieces of it one behind the other where it is larger than an array of JavaScript can be. Each piece but the
- * last is a multiple of 256 KiB.
- */
-export type SectionBytes = Uint8Array | readonly Uint8Array[];
 
 /** A complete training state where it lies. */
 export type StateViews = { readonly [section in keyof StateSections]: SectionBytes };

@@ -30,7 +30,6 @@ export type {
   RewardInput,
   RolloutEngine,
   SamplingOptions,
-  SectionBytes,
   SectionSource,
   ShardStats,
   StageOptions,

@@ -1,4 +1,5 @@
-import type { SectionBytes, SectionSource, StateSource, StateViews, WeightUpdate } from "./engine.ts";
+import type { SectionBytes } from "@muster/base";
+import type { SectionSource, StateSource, StateViews, WeightUpdate } from "./engine.ts";
 import { bytesIn, copyBytes } from "./section-bytes.ts";
 
 /** An update with weights that are at hand. */

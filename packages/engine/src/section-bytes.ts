@@ -1,5 +1,5 @@
 /** Sections that may be larger than an array of JavaScript. */
-import type { SectionBytes } from "./engine.ts";
+import type { SectionBytes } from "@muster/base";
 
 /** Most bytes of a piece of a section: 1 GiB. */
 export const sectionPieceMax: number = 2 ** 30;

@@ -1,7 +1,7 @@
 /** A few numbers of weights by which distances are told: those of two sketches are about as far apart as the weights are. */
+import type { SectionBytes } from "@muster/base";
 import { sketchLength } from "@muster/protocol";
 import { castFloats, isFloatDType, type PlacedTensor } from "@muster/tensors";
-import type { SectionBytes } from "./engine.ts";
 import { copyBytes } from "./section-bytes.ts";
 
 /** Elements that are cast at a time. */

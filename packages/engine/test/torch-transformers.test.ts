@@ -4,15 +4,14 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { pythonThatRuns } from "@muster/testkit";
 import { expect, it, vi } from "vitest";
 import { pathOf } from "./worker-fixture.ts";
 
 vi.setConfig({ testTimeout: 180_000 });
 
 it("a model of another type than the plain ones is opened by transformers: its sizes under any name, angles as precise as it wants them, experts refused by name", (context) => {
-  const python = ["python3", "/usr/bin/python3"].find(
-    (name) => spawnSync(name, ["-c", "import torch, transformers"]).status === 0,
-  );
+  const python = pythonThatRuns("import torch, transformers");
   context.skip(python === undefined, "no python3 here has torch and transformers");
   const scratch = mkdtempSync(join(tmpdir(), "muster-models-"));
   try {

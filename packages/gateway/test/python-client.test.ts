@@ -1,13 +1,13 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { pythonThatRuns } from "@muster/testkit";
 import { expect, test } from "vitest";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../python/muster_dcs");
 
 /** One with PyTorch, where there is one: broadcasts over Gloo are tested only there. */
-const python =
-  ["python3", "/usr/bin/python3"].find((name) => spawnSync(name, ["-c", "import torch"]).status === 0) ?? "python3";
+const python = pythonThatRuns("import torch") ?? "python3";
 
 // Each of its tests is a sentence of its own; its output names the one that fails.
 test("the tests of the Python client pass", { timeout: 60_000 }, () => {

@@ -305,7 +305,10 @@ class RunningRouter implements Router {
     };
   }
 
-  /** The whole answer of an engine to a chat request; a retry adds nothing to the budget of retries. Given up when this client leaves. @throws Refused as the client would be told */
+  /**
+   * The whole answer of an engine to a chat request; a retry adds nothing to the budget of retries. Given up when this client leaves.
+   * @throws Refused as the client would be told
+   */
   async #draw(
     body: object,
     headers: FastifyRequest["headers"],

@@ -17,6 +17,7 @@ export { type MemoryLimit, memoryLimitMissing, openMemoryLimit } from "./memory-
 export { findNatsServer } from "./nats-binary.ts";
 export { type ProcessInfo, processesNaming } from "./processes.ts";
 export { type OnTerminal, ptyMissing, startOnTerminal, type WindowSize, windowOf } from "./pty.ts";
+export { pythonThatRuns } from "./python.ts";
 export { connectRaw, type RawOutcome, type RawRequest, rawHeaders, requestAs } from "./raw-client.ts";
 export { secondHostMissing } from "./second-host.ts";
 export { makeTempDirectory, type TempDirectory } from "./temp-directory.ts";

@@ -121,9 +121,16 @@ class GlooTest(unittest.TestCase):
         self.assertEqual(receiver.metrics.get_all()["errors"], {"gloo": 1})
 
     def test_nobody_joins_under_a_name_that_is_not_expected_or_there_already(self):
-        self.node("rollout_0", "gloo")
-        package, _ = self.published()
+        for rank in range(2):
+            self.node(f"rollout_{rank}", "gloo")
+        package, manifest = self.published()
+        waiting = threading.Thread(target=join, args=(manifest, "rollout_0", 5))
+        waiting.start()
+        while not package.gathering._joined:
+            time.sleep(0.001)
         self.assertIsNone(package.gathering.join("rollout_7"))
+        self.assertIsNone(package.gathering.join("rollout_0"))
+        waiting.join()
 
     def test_closing_does_not_wait_for_those_who_never_come(self):
         self.node("rollout_0", "gloo")

@@ -2,7 +2,6 @@
  * What the records of a journal leave open beside the state: timers that run, public facts that may not have been said, incidents. Whoever
  * writes the journal keeps it in the same way as whoever replays it.
  */
-
 import { applyFact, emptyIncidentLog, type IncidentFact, type IncidentLog, type TimerEffect } from "@muster/machines";
 import type { AnnounceEffect, ControllerEffect, ControllerEvent } from "@muster/machines/controller";
 

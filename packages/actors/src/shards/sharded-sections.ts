@@ -11,7 +11,7 @@ import type { RankCut } from "@muster/engine";
 import { type Holder, partOf, type Section } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
-import { type Puller, pullOf, type SectionBytes, type Wanted } from "../weights.ts";
+import { type BytesByName, type Puller, pullOf, type Wanted } from "../weights.ts";
 
 type Shards = NonNullable<Section["shards"]>;
 
@@ -126,7 +126,7 @@ export async function collectShards(
   puller: Puller & Pick<Doors, "pullShards" | "digests">,
   wanted: Wanted,
   { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
-): Promise<{ readonly bytes: SectionBytes; readonly wireBytes: number }> {
+): Promise<{ readonly bytes: BytesByName; readonly wireBytes: number }> {
   const { holders, sections } = wanted;
   const bytes: Record<string, Uint8Array> = {};
   let wire = 0;

@@ -1,10 +1,11 @@
 /** A trainer that is a worker. What it holds is held here, too: bytes that were read are those that are voted on, whatever becomes of the worker. */
+
+import type { SectionBytes } from "@muster/base";
 import type { z } from "@muster/protocol";
 import type {
   AccumulateOptions,
   PolicyEngine,
   PolicyInfo,
-  SectionBytes,
   ShardStats,
   StageOptions,
   StateSource,

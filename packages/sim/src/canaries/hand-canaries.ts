@@ -1,7 +1,8 @@
 /** Bugs of the hands: engines, meshes, versions and checkpoints, patched through their doors. */
 import type { Doors } from "@muster/actors";
+import type { SectionBytes } from "@muster/base";
 import type { GradientMesh } from "@muster/collectives";
-import type { PolicyEngine, RolloutEngine, SectionBytes } from "@muster/engine";
+import type { PolicyEngine, RolloutEngine } from "@muster/engine";
 import type { SimProcess } from "../world/process.ts";
 import { type Canary, repeated } from "./canary.ts";
 import { patched } from "./patched.ts";

@@ -8,9 +8,9 @@ import type {
   PullShardsResult,
   pullShards,
   pullVersion,
-  SectionBytes,
   VersionStore,
 } from "@muster/collectives";
+import { copyOf } from "@muster/engine/internal";
 import { errors } from "../errors.ts";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
@@ -40,11 +40,6 @@ export interface PlaneFaults {
   isCut(a: SimProcess, b: SimProcess): boolean;
   /** True when the bytes of this transfer arrive changed. */
   corrupts(): boolean;
-}
-
-/** A section in one piece, as a copy. */
-function wholeOf(bytes: SectionBytes): Uint8Array {
-  return bytes instanceof Uint8Array ? bytes.slice() : new Uint8Array(Buffer.concat(bytes));
 }
 
 /** What canary bugs do to the data plane. */
@@ -85,7 +80,7 @@ export class VersionPlane {
       addresses: [address],
       keep: (id, mapped) => store.publish(id, this.#mapped.get(mapped) ?? {}),
       publish: async (id, sections) => {
-        const copies = Object.fromEntries(Object.entries(sections).map(([name, bytes]) => [name, wholeOf(bytes)]));
+        const copies = Object.fromEntries(Object.entries(sections).map(([name, bytes]) => [name, copyOf(bytes)]));
         await this.#failpoints.pass(process, `${process.role}.store-publish`);
         await process.sleep(copyMs);
         versions.set(keyOf(id), copies);
