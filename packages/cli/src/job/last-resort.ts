@@ -11,10 +11,19 @@ const endMs = 4_500;
 /** Ends the process by the signal when it is still there after four and a half seconds. It keeps no process alive. */
 export function endAnyway(name: NodeJS.Signals): void {
   setTimeout(() => {
-    process.stderr.write(`muster: did not end within ${endMs / 1000} s of ${name}; ended anyway\n`);
+    process.stderr.write(
+      `muster: did not end within ${endMs / 1000} s of ${name}; ended anyway (open: ${openOnes()})\n`,
+    );
     process.removeAllListeners(name);
     process.kill(process.pid, name);
   }, endMs).unref();
+}
+
+/** What keeps the process alive, by kind. */
+function openOnes(): string {
+  const counts = new Map<string, number>();
+  for (const kind of process.getActiveResourcesInfo()) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  return [...counts].map(([kind, count]) => `${count} ${kind}`).join(", ") || "nothing";
 }
 
 /** From the first handler of one of these signals on, it ends the process when the main loop, which would run that handler, does not turn within 5 s. */

@@ -22,6 +22,7 @@ export class JobWatch {
   readonly #listeners = new Set<Listener>();
   readonly #ends: (() => unknown)[] = [];
   #isReading = false;
+  #isClosed = false;
 
   readonly client: JobClient;
   readonly #clock: Clock;
@@ -64,6 +65,7 @@ export class JobWatch {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     for (const end of this.#ends.splice(0)) await end();
     this.#listeners.clear();
   }
@@ -81,7 +83,7 @@ export class JobWatch {
       this.#readAtMs = this.#clock.now();
     } catch (error) {
       // The broker is away: the last status grows old, and the page says so.
-      onFault(messageOf(error));
+      if (!this.#isClosed) onFault(messageOf(error));
     } finally {
       this.#isReading = false;
     }

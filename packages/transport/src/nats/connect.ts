@@ -1,10 +1,11 @@
 /** Opens connections with the settings that were found to survive cuts, freezes and restarts of the server. */
 import { type Logger, messageOf, silentLogger } from "@muster/base";
 import { jwtAuthenticator, type NatsConnection } from "@nats-io/nats-core";
-import { connect, type NodeConnectionOptions } from "@nats-io/transport-node";
+import type { NodeConnectionOptions } from "@nats-io/transport-node";
 import { errors } from "../errors.ts";
 import { headersBytesMax, messageBytesMax } from "../streams.ts";
 import { type Credentials, credentialsOfReplica, inboxPrefixOf } from "./credentials.ts";
+import { connectNode } from "./dial.ts";
 import { Link } from "./link.ts";
 import { isAuthFailure } from "./translate.ts";
 
@@ -86,7 +87,7 @@ async function dialUntil(options: Omit<ConnectOptions, "job">, proof: Proof): Pr
 }
 
 function dial(options: Omit<ConnectOptions, "job">, proof: Proof, timeoutMs: number): Promise<NatsConnection> {
-  return connect({
+  return connectNode({
     servers: options.url.split(","),
     name: options.name,
     ...proof,
@@ -114,7 +115,12 @@ export function isRecent(version: string): boolean {
 /** True when the server takes a connection without credentials. */
 export async function acceptsAnonymous(url: string): Promise<boolean> {
   try {
-    const connection = await connect({ servers: url.split(","), name: "self-test", reconnect: false, timeout: 2_000 });
+    const connection = await connectNode({
+      servers: url.split(","),
+      name: "self-test",
+      reconnect: false,
+      timeout: 2_000,
+    });
     await connection.close();
     return true;
   } catch (error) {
