@@ -72,6 +72,10 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "rank {rank} of the trainer has {bytes} bytes of {name}, and its shard has {wanted}; the engine's state() and candidate() give the shard that it attached",
   },
+  ShardRoom: {
+    message:
+      "rank {rank} was given {bytes} bytes of memory for its part of the weights, which has {wanted}; give pull() memory of the size that shards.bytes says",
+  },
   RankEngine: {
     message:
       "engine {kind} trains in shards (trainsInShards), and its trainer has no performAll(); rank 0 needs it to reach the others",

@@ -18,9 +18,6 @@ import {
 } from "@muster/protocol";
 import type { Doors } from "./doors.ts";
 
-/** Buffers for the sections of a version, by name. */
-export type BytesByName = Readonly<Record<string, Uint8Array>>;
-
 /** Body of `weights.held`. */
 export type Held = Body<"weights.held">;
 
@@ -54,26 +51,6 @@ function wantedPart(wanted: Wanted, part: VersionPart): Wanted {
 /** The parts of which something is wanted. Pure. */
 function partsIn({ sections }: Wanted): readonly VersionPart[] {
   return versionParts.filter((part) => sectionsOfPart(sections, part).length > 0);
-}
-
-/**
- * Pulls the named sections of a version, part by part, with the digests that were ordered, into fresh buffers.
- *
- * @throws the errors of `pullVersion`; the buffers are then of no use.
- */
-export async function pullSections(
-  puller: Puller & Pick<Doors, "pull">,
-  wanted: Wanted,
-  signal: AbortSignal,
-): Promise<BytesByName> {
-  const bytes: Record<string, Uint8Array> = {};
-  for (const part of partsIn(wanted)) {
-    const some = wantedPart(wanted, part);
-    const into = Object.fromEntries(some.sections.map((section) => [section.name, new Uint8Array(section.bytes)]));
-    await puller.pull({ ...pullOf(puller, some), into, signal });
-    Object.assign(bytes, into);
-  }
-  return bytes;
 }
 
 /** Stores that take parts as they come from other hosts, and serve them on. */

@@ -125,7 +125,23 @@ async function published({ state }: Trainer, holder: string): Promise<{ sections
   return { sections: [...sections], holders: [{ id: holder, addresses, training, ranks }] };
 }
 
-const puller = () => ({ pullShards: doors.pullShards, digests: doors.digests, job, member: "reader", dataKey, config });
+const puller = () => ({
+  ...{ pullShards: doors.pullShards, digests: doors.digests, clock, job, member: "reader", dataKey, config },
+});
+
+/** What is collected, each section as one array. */
+async function collected(
+  wanted: Parameters<typeof collectShards>[1],
+  cut: RankCut,
+): Promise<Readonly<Record<string, Uint8Array>>> {
+  const { sections } = await collectShards(puller(), wanted, { cut, signal });
+  const whole = Object.entries(sections).map(async ([name, { length, copyTo }]) => {
+    const into = new Uint8Array(length);
+    await copyTo(into);
+    return [name, into] as const;
+  });
+  return Object.fromEntries(await Promise.all(whole));
+}
 
 describe("a version of shards", () => {
   it.each([
@@ -144,7 +160,7 @@ describe("a version of shards", () => {
       cutInto(regionsOf(null, to, rank), weights, expected);
       expect(into).toEqual(expected);
     }
-    const { bytes } = await collectShards(puller(), { ...id, sections, holders }, { cut: from, signal });
+    const bytes = await collected({ ...id, sections, holders }, from);
     expect(bytes.weights).toEqual(weights);
     const shards = Array.from({ length: from.tp * from.pp }, (_, rank) => new Array(8 * (rank + 1)).fill(rank + 1));
     expect([...(bytes.optimizer ?? [])]).toEqual(shards.flat());
@@ -224,14 +240,14 @@ describe("a trainer that joins", () => {
     const lateIsOver = gate();
     const pulls = [0, 0];
     // Rank 1 gets its first shard once it has all of the second order, and rank 0 the latter after that.
-    const pullOf =
-      (rank: number): Doors["pull"] =>
+    const mapOf =
+      (rank: number): Doors["map"] =>
       async (options) => {
         const turn = pulls[rank] ?? 0;
         pulls[rank] = turn + 1;
         if (rank === 1 && turn === 0) await late.passed;
         if (rank === 0 && turn >= 2) await lateIsOver.passed;
-        const pulled = await doors.pull(options);
+        const pulled = await doors.map(options);
         if (rank === 1 && turn === 2) late.open();
         return pulled;
       };
@@ -241,7 +257,7 @@ describe("a trainer that joins", () => {
       if (tickets === 2) lateIsOver.open();
       return answers;
     };
-    const joiner = await trainer("policy-1", cutOver(2), drawn(6), (rank) => ({ ...doors, pull: pullOf(rank) }), given);
+    const joiner = await trainer("policy-1", cutOver(2), drawn(6), (rank) => ({ ...doors, map: mapOf(rank) }), given);
     const givenUp = new AbortController();
     const first = joiner.state.pull({ ...id, sections, holders }, givenUp.signal);
     await vi.waitFor(() => expect(pulls).toEqual([2, 1]));
@@ -352,7 +368,7 @@ describe("a checkpoint", () => {
   /** A checkpoint on disk, of trainers of this layout, in as many files for each section. */
   async function checkpointOf(written: Trainer, cut: RankCut, files: number): Promise<string> {
     const { sections, holders } = await published(written, "policy-0");
-    const { bytes } = await collectShards(puller(), { ...id, sections, holders }, { cut, signal });
+    const bytes = await collected({ ...id, sections, holders }, cut);
     const root = join(directory.path, "checkpoints");
     const store = await doors.checkpointStore({ root, keep: 1, now: () => new Date(0) });
     const content = {

@@ -57,7 +57,7 @@ export { Places } from "./places.ts";
 export { mixSeed, randomOf, shuffled } from "./random.ts";
 export type { SectionBytes } from "./section-bytes.ts";
 export { shownValue } from "./shown-value.ts";
-export type { StridedRows } from "./strided-rows.ts";
+export { type ByteWindow, rowsWithin, type StridedRows } from "./strided-rows.ts";
 export { clipText, listText, ownText } from "./text.ts";
 export { type ToolParserName, toolParserNames } from "./tool-parser-names.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

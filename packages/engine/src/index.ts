@@ -71,5 +71,5 @@ export {
 } from "./registry/weight-format.ts";
 export { reservePort } from "./reserve-port.ts";
 export { isModulePath, isProgramPath, openRewardOf } from "./rewards/open-reward.ts";
-export { bytesIn, piecesWithPlaces, roomFor, sectionPieceMax } from "./section-bytes.ts";
+export { bytesIn, copyBytes, piecesWithPlaces, roomFor, sectionPieceMax } from "./section-bytes.ts";
 export { sketchOf } from "./sketch.ts";

@@ -18,12 +18,12 @@ import {
   type Work,
   type WorkTools,
 } from "../replica/work.ts";
-import { collectShards } from "../shards/sharded-sections.ts";
+import { collectShards } from "../shards/collect-shards.ts";
 import { Tables } from "../tables.ts";
-import { pullSections } from "../weights.ts";
+import { mapParts } from "../weights.ts";
 import { cursorOf } from "./cursor.ts";
 import { SharedVersion } from "./shared-version.ts";
-import { type KeptSections, StateMemory } from "./state-memory.ts";
+import { type KeptSections, keptWhere, StateMemory } from "./state-memory.ts";
 
 type Effect = CheckpointEffect | TimerEffect<CheckpointEvent>;
 type Tools = HostTools<CheckpointEvent>;
@@ -205,13 +205,14 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const kept = await this.#memory.find(body, opened, signal);
     if (kept) return kept;
     const { job, id } = this.#tools.identity;
-    const { pull, pullShards, digests } = this.#doors;
+    const { map, pullShards, digests } = this.#doors;
+    const { clock } = this.#tools.environment;
     const puller = { job, member: id, dataKey, config };
     const cut = this.#doors.trainerCut(config);
-    const bytes = cut
-      ? (await collectShards({ ...puller, pullShards, digests }, body, { cut, signal })).bytes
-      : await pullSections({ ...puller, pull }, body, signal);
-    return { bytes, release: () => {} };
+    if (!cut)
+      return keptWhere(await mapParts({ ...puller, map, keepIn: {} }, body, signal), body, config.timing.pullMs);
+    const { sections } = await collectShards({ ...puller, pullShards, digests, clock }, body, { cut, signal });
+    return { bytes: sections, release: () => {} };
   }
 
   /** What a checkpoint says besides its bytes. */

@@ -5,7 +5,7 @@ import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { PartStores } from "../part-stores.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
-import { deltaOf, type Held, mapParts } from "../weights.ts";
+import { deltaOf, type Held, type MappedParts, mapParts } from "../weights.ts";
 
 /** The newest version, and the one that takes its place. */
 const slots = 2;
@@ -19,6 +19,26 @@ const megabytes = (bytes: number): string => `${Math.ceil(bytes / 1e6)} MB`;
 export interface KeptSections {
   readonly bytes: Readonly<Record<string, CheckpointSection["bytes"]>>;
   release(): void;
+}
+
+const never = new AbortController().signal;
+
+/**
+ * Sections where they were mapped. They may outlive the order that they were mapped for, so an abort of that one ends no copy of them. Pure.
+ *
+ * @param deadlineMs - For each piece of them that is copied.
+ */
+export function keptWhere(
+  mapped: MappedParts,
+  { sections }: Pick<Body<"checkpoint.save">, "sections">,
+  deadlineMs: number,
+): KeptSections {
+  const patience = { deadlineMs, signal: never };
+  const bytes = sections.map(({ name, bytes: length }) => {
+    const copyTo = (into: Uint8Array, from: number) => mapped.copyTo(name, into, { ...patience, from });
+    return [name, { length, copyTo }] as const;
+  });
+  return { bytes: Object.fromEntries(bytes), release: () => mapped.release() };
 }
 
 /** Keeps versions. */
@@ -66,12 +86,7 @@ export class StateMemory {
     if (!stores?.holdsWhole(body)) return null;
     const keepIn = { serving: stores.of("serving"), training: stores.of("training") };
     const mapped = await mapParts({ ...this.#puller(admission), keepIn }, body, signal);
-    const patience = { deadlineMs: admission.config.timing.pullMs, signal };
-    const bytes = body.sections.map(({ name, bytes: length }) => {
-      const copyTo = (into: Uint8Array, from: number) => mapped.copyTo(name, into, { ...patience, from });
-      return [name, { length, copyTo }] as const;
-    });
-    return { bytes: Object.fromEntries(bytes), release: () => mapped.release() };
+    return keptWhere(mapped, body, admission.config.timing.pullMs);
   }
 
   /** Forgets everything. */

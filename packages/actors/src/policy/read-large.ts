@@ -1,8 +1,10 @@
 /** A checkpoint whose sections may be larger than an array of JavaScript: read in pieces, and compared with its digests when all of it is here. */
+import type { StridedRows } from "@muster/base";
 import type { CheckpointInfo, ChooseParts } from "@muster/checkpoint";
-import { piecesWithPlaces, roomFor, type StateViews } from "@muster/engine";
+import { roomFor, type StateViews } from "@muster/engine";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { partsInto } from "../parts-into.ts";
 import { type CheckpointSource, checkMeant, checkWhole } from "./read-checkpoint.ts";
 
 const sectionNames = ["weights", "optimizer"] as const;
@@ -32,9 +34,7 @@ export async function readLarge(
     for (const section of sectionNames) checkSize(info, section, sizes[section]);
     const room = { weights: roomFor(sizes.weights, pieceMax), optimizer: roomFor(sizes.optimizer, pieceMax) };
     state = room;
-    return sectionNames.flatMap((section) =>
-      piecesWithPlaces(room[section]).map(({ piece: into, from }) => ({ section, rows: [rowOf(into, from)], into })),
-    );
+    return sectionNames.flatMap((section) => partsInto(section, rowsOf(sizes[section]), room[section]));
   };
   const { info } = await doors.loadCheckpointParts(source.path, choose, signal);
   const found = await doors.digests([state.weights, state.optimizer], signal);
@@ -48,8 +48,10 @@ export async function readLarge(
   return state;
 }
 
-function rowOf({ byteLength: bytes }: Uint8Array, sourceOffset: number) {
-  return { sourceOffset, sourceStride: bytes, targetOffset: 0, targetStride: bytes, bytes, count: 1 };
+/** All of a section, as the one row that it is. */
+function rowsOf(bytes: number): readonly StridedRows[] {
+  const row = { sourceOffset: 0, sourceStride: bytes, targetOffset: 0, targetStride: bytes, bytes, count: 1 };
+  return bytes > 0 ? [row] : [];
 }
 
 function checkSize({ name, sections }: CheckpointInfo, section: string, expectedBytes: number): void {

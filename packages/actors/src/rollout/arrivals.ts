@@ -1,12 +1,13 @@
 /** How weight versions come to a rollout replica: to its host, by way of a store that serves them on, and from there to its ranks. */
 import { randomUUID } from "node:crypto";
-import { withDeadline } from "@muster/base";
+import { invariant, withDeadline } from "@muster/base";
 import type { MappedVersion, VersionStore } from "@muster/collectives";
 import type { RankCut, RolloutEngine, WeightUpdate } from "@muster/engine";
-import type { Body, JobConfig } from "@muster/protocol";
+import { type Body, type JobConfig, sectionsOfPart } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
-import { collectShards, partBytesOf } from "../shards/sharded-sections.ts";
+import { collectShards } from "../shards/collect-shards.ts";
+import { partBytesOf } from "../shards/sharded-sections.ts";
 import { Receipts, ticketOf } from "../shards/tickets.ts";
 import { Tables } from "../tables.ts";
 import { deltaOf, engineVersionOf, mapSections, pullRanks } from "../weights.ts";
@@ -117,18 +118,19 @@ export class Arrivals {
     const { job, id } = this.#tools.identity;
     const { pullShards, digests } = this.#doors;
     const startedMs = clock.now();
-    const puller = { pullShards, digests, job, member: id, dataKey, config };
-    const { bytes: sections, wireBytes } = await collectShards(puller, body, { cut, signal });
-    const { weights = new Uint8Array() } = sections;
+    const puller = { pullShards, digests, clock, job, member: id, dataKey, config };
+    const serving = { ...body, sections: sectionsOfPart(body.sections, "serving") };
+    const { sections, wireBytes } = await collectShards(puller, serving, { cut, signal });
+    const { weights } = sections;
+    invariant(weights, "an order of a sampler names the weights");
     signal.throwIfAborted();
-    const copyTo = async (into: Uint8Array, from = 0): Promise<void> =>
-      into.set(weights.subarray(from, from + into.length));
-    await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes: weights.length, copyTo });
-    const size = { bytes: weights.length, wireBytes };
+    const { length: bytes, copyTo } = weights;
+    await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes, copyTo });
+    const size = { bytes, wireBytes };
     this.#meters.arrived("parts", size);
     const how = { way: "parts", ...size, durationMs: clock.now() - startedMs };
     logger.info({ lineage: body.lineage, version: body.version, ...how }, "weights arrived");
-    return { bytes: weights.length, addresses: [] };
+    return { bytes, addresses: [] };
   }
 
   /** The parts of an engine's ranks: slices of the version where it lies on this host now. */

@@ -1,9 +1,10 @@
 /** The shard that one rank of a trainer takes from a checkpoint: it reads no other one's. */
 import type { CheckpointInfo } from "@muster/checkpoint";
 import type { RankPlan } from "@muster/collectives";
-import type { StateSections } from "@muster/engine";
+import { roomFor, type StateViews } from "@muster/engine";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import { partsInto } from "../parts-into.ts";
 import { type CheckpointSource, checkMeant } from "../policy/read-checkpoint.ts";
 import type { RankDone } from "./rank-tickets.ts";
 
@@ -15,11 +16,13 @@ interface Own {
   /** Size of the shard of each rank. */
   readonly optimizer: readonly number[];
   readonly rank: number;
+  /** Most bytes of one array; a shard that is larger is read in pieces. */
+  readonly pieceMax: number;
   readonly signal: AbortSignal;
 }
 
 interface Loaded {
-  readonly state: StateSections;
+  readonly state: StateViews;
   readonly written: NonNullable<RankDone["written"]>;
 }
 
@@ -33,20 +36,19 @@ export async function loadState(
   source: CheckpointSource,
   own: Own,
 ): Promise<Loaded> {
-  const { plan, optimizer, rank, signal } = own;
-  const state = { weights: new Uint8Array(), optimizer: new Uint8Array() };
+  const { plan, optimizer, rank, pieceMax, signal } = own;
+  let state: StateViews = { weights: [], optimizer: [] };
   const choose = (info: CheckpointInfo) => {
     checkMeant(source, info);
     checkSizes(info, own);
-    state.weights = new Uint8Array(plan.sectionBytes);
-    state.optimizer = new Uint8Array(optimizer[rank] ?? 0);
-    const { length: bytes } = state.optimizer;
+    const bytes = optimizer[rank] ?? 0;
+    state = { weights: roomFor(plan.sectionBytes, pieceMax), optimizer: roomFor(bytes, pieceMax) };
     const sourceOffset = optimizer.slice(0, rank).reduce((sum, size) => sum + size, 0);
     const shard = { sourceOffset, sourceStride: bytes, targetOffset: 0, targetStride: bytes, bytes, count: 1 };
     return [
-      { section: "weights", rows: plan.slices, into: state.weights },
-      { section: "optimizer", rows: [shard], into: state.optimizer },
-    ] as const;
+      ...partsInto("weights", plan.slices, state.weights),
+      ...partsInto("optimizer", bytes > 0 ? [shard] : [], state.optimizer),
+    ];
   };
   const { info } = await doors.loadCheckpointParts(source.path, choose, signal);
   const sections = info.sections.map(({ name, bytes, digest }) => ({ name, bytes, digest }));

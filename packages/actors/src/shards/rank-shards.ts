@@ -1,10 +1,12 @@
 /** How a process of a replica takes its own part of a version, and no more than that. */
-import type { Clock, Logger } from "@muster/base";
+import type { Clock, Logger, SectionBytes } from "@muster/base";
 import { type RankPlan, type ShardSource, shardsOf } from "@muster/collectives";
-import type { RankCut, RankShards, ShardTensor } from "@muster/engine";
+import { bytesIn, type RankCut, type RankShards, type ShardTensor } from "@muster/engine";
 import { processNameOf, sectionsOfPart } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
-import { type Puller, pullOf } from "../weights.ts";
+import { errors } from "../errors.ts";
+import type { Puller } from "../weights.ts";
+import { pullPieces } from "./pull-pieces.ts";
 import { layoutOf, regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
 import { readTicket, type Ticket, writeReceipt } from "./tickets.ts";
 
@@ -31,7 +33,8 @@ export function shardTensorsOf(cut: RankCut, rank: number): readonly ShardTensor
 export function rankShards(options: RankShardsOptions): RankShards {
   const { doors, clock, logger, replica, rank, cut, trainers, job, dataKey, config } = options;
   const plan = regionsOf(trainers, cut, rank);
-  const puller = { job, member: processNameOf(replica, rank), dataKey, config };
+  const { pullShards } = doors;
+  const puller = { pullShards, clock, job, member: processNameOf(replica, rank), dataKey, config };
   return {
     bytes: plan.sectionBytes,
     tensors: shardTensorsOf(cut, rank),
@@ -40,12 +43,15 @@ export function rankShards(options: RankShardsOptions): RankShards {
       const ticket = readTicket(text);
       const { order, lineage, version } = ticket;
       const sources = await sourcesOf(ticket, { doors, trainers, signal });
-      const { bytes, wireBytes } = await pullPart({ puller, plan, doors }, ticket, { sources, into, signal });
+      checkSize(plan, into);
+      const endMs = startedMs + config.timing.pullMs;
+      const given = { id: { lineage, version }, plan, sources, room: into, endMs, signal };
+      const { bytes, wireBytes } = await pullPieces(puller, given);
       const [digest = ""] = await doors.digests([into], signal);
       const durationMs = clock.now() - startedMs;
       logger.info({ lineage, version, rank, bytes, wireBytes, digest, durationMs }, "shard arrived");
       const what = { order, build: doors.engineBuild, lineage, version, rank };
-      return writeReceipt({ ...what, bytes: into.byteLength, wireBytes, digest });
+      return writeReceipt({ ...what, bytes: plan.sectionBytes, wireBytes, digest });
     },
   };
 }
@@ -64,11 +70,8 @@ async function sourcesOf(
   return section ? await shardSourcesOf(doors, { section, holders }, { size: sizeOf(trainers), signal }) : [];
 }
 
-async function pullPart(
-  { puller, plan, doors }: { puller: Puller; plan: RankPlan; doors: Pick<Doors, "pullShards"> },
-  ticket: Ticket,
-  part: { readonly sources: readonly ShardSource[]; readonly into: Uint8Array; readonly signal: AbortSignal },
-) {
-  const { sections: _, holders: __, ...asked } = pullOf(puller, ticket);
-  return await doors.pullShards({ ...asked, plan, ...part });
+/** @throws MUSTER_ERR_SHARD_ROOM */
+function checkSize({ rank, sectionBytes }: RankPlan, into: SectionBytes): void {
+  const bytes = bytesIn(into);
+  if (bytes !== sectionBytes) throw errors.ShardRoom({ rank, bytes, wanted: sectionBytes });
 }

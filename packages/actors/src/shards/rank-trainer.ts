@@ -1,5 +1,5 @@
 /** What one process of a trainer of several does with its shard of the training state: it publishes, pulls, loads and sums that, and nothing else. */
-import { type Clock, invariant, type Logger, withDeadline } from "@muster/base";
+import { type Clock, type Logger, withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
 import {
   bytesIn,
@@ -11,8 +11,9 @@ import {
   type RankState,
   type RankTraining,
   type ShardTensor,
-  type StateSections,
+  type StateSource,
   type StateViews,
+  sectionPieceMax,
 } from "@muster/engine";
 import { processNameOf } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
@@ -20,11 +21,12 @@ import { errors } from "../errors.ts";
 import type { PartStores } from "../part-stores.ts";
 import { openTrainerStores } from "../policy/trainer-stores.ts";
 import type { OwnTable } from "../tables.ts";
-import { type Puller, pullOf } from "../weights.ts";
+import type { Puller } from "../weights.ts";
 import { loadState } from "./load-state.ts";
+import { mapShard } from "./map-shard.ts";
 import { shardTensorsOf } from "./rank-shards.ts";
 import { type RankDone, type RankTicket, readRankTicket, writeAnswer } from "./rank-tickets.ts";
-import { regionsOf, shardSourcesOf, sizeOf, wholeBytesOf } from "./sharded-sections.ts";
+import { regionsOf, wholeBytesOf } from "./sharded-sections.ts";
 
 type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D }>;
 
@@ -32,13 +34,22 @@ type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D
 export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
   readonly doors: Pick<
     Doors,
-    "pull" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild"
+    "map" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild"
   >;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly replica: string;
   readonly rank: number;
   readonly cut: RankCut;
+  /** Most bytes of one array; for tests. */
+  readonly pieceMax?: number;
+}
+
+/** A state beside the live one, until it is adopted or let go. */
+interface Taken {
+  readonly order: number;
+  readonly source: StateSource;
+  release(): void;
 }
 
 const sectionNames = ["weights", "optimizer"] as const;
@@ -56,7 +67,7 @@ export class RankTrainer implements RankTraining {
   /** Aborts a mesh that is forming or summing. */
   #leave = new AbortController();
   /** What was pulled or loaded, beside the live state, until all ranks have theirs. */
-  #taken: { readonly order: number; readonly state: StateSections } | null = null;
+  #taken: Taken | null = null;
   /** Ends what is being taken when another state is wanted: not every engine hands on that it was given up. */
   #taking = new AbortController();
   /** Of the mesh that forms or stands. */
@@ -118,7 +129,7 @@ export class RankTrainer implements RankTraining {
 
   async close(): Promise<void> {
     this.#part("closing");
-    this.#taking.abort(new Error("closing"));
+    this.#takeInstead(AbortSignal.abort(new Error("closing")));
     const stores = await this.#stores?.catch(() => null);
     await stores?.close();
   }
@@ -204,28 +215,21 @@ export class RankTrainer implements RankTraining {
   #takeInstead(asked: AbortSignal): AbortSignal {
     this.#taking.abort(new Error("another state is wanted"));
     this.#taking = new AbortController();
+    this.#taken?.release();
     this.#taken = null;
     return AbortSignal.any([asked, this.#taking.signal]);
   }
 
-  /** Every rank takes what it had of the version: the same rank of another trainer has just that. */
+  /** Every rank takes what it had of the version: the same rank of another trainer has just that. It stays where it lies until it is adopted. */
   async #pull(ticket: TicketOf<"pull">, asking: AbortSignal): Promise<RankDone> {
     const signal = this.#takeInstead(asking);
     const { doors, rank, cut, job, dataKey, config } = this.#options;
-    const { lineage, version, holders } = ticket;
-    const taken = { weights: new Uint8Array(), optimizer: new Uint8Array() };
-    for (const section of ticket.sections) {
-      const sources = await shardSourcesOf(doors, { section, holders }, { size: sizeOf(cut), signal });
-      const source = sources[rank];
-      invariant(source, "there is a shard for each rank");
-      const into = new Uint8Array(source.section.bytes);
-      const wanted = { lineage, version, sections: [source.section], holders: [{ addresses: [...source.holders] }] };
-      const asked = pullOf({ job, member: this.#member, dataKey, config }, wanted);
-      await doors.pull({ ...asked, into: { [section.name]: into }, signal });
-      taken[section.name] = into;
-    }
+    const puller = { map: doors.map, digests: doors.digests, job, member: this.#member, dataKey, config };
+    const size = { weights: this.bytes, optimizer: this.#attached().optimizerBytes };
+    const { source, release } = await mapShard(puller, ticket, { rank, cut, size, signal });
+    if (signal.aborted) release();
     signal.throwIfAborted();
-    this.#taken = { order: ticket.order, state: this.#checked(taken) };
+    this.#taken = { order: ticket.order, source, release };
     return nothing;
   }
 
@@ -234,24 +238,26 @@ export class RankTrainer implements RankTraining {
     const taken = this.#taken;
     if (taken?.order !== order) throw errors.ActorNotOpen({ what: `the state of order ${order}` });
     this.#taken = null;
-    await this.#attached().restore(inlineState(taken.state));
+    await this.#attached()
+      .restore(taken.source)
+      .finally(() => taken.release());
     return nothing;
   }
 
   async #load({ order, path, manifests, optimizer }: TicketOf<"load">, asking: AbortSignal): Promise<RankDone> {
     const signal = this.#takeInstead(asking);
-    const { doors, rank, cut, config, clock } = this.#options;
+    const { doors, rank, cut, config, clock, pieceMax = sectionPieceMax } = this.#options;
     const load = (late: AbortSignal) =>
       loadState(
         doors,
         { path, manifestDigests: manifests ?? undefined },
-        { plan: regionsOf(null, cut, rank), weightsBytes: wholeBytesOf(cut), optimizer, rank, signal: late },
+        { plan: regionsOf(null, cut, rank), weightsBytes: wholeBytesOf(cut), optimizer, rank, pieceMax, signal: late },
       );
     const patience = { what: `reading ${path}`, timeoutMs: config.timing.checkpointMs, clock };
     const { state, written } = await withDeadline((late) => load(AbortSignal.any([late, signal])), patience);
     const sections = await this.#digests(state, signal);
     signal.throwIfAborted();
-    this.#taken = { order, state };
+    this.#taken = { order, source: inlineState(state), release: () => {} };
     return { ...nothing, sections, written };
   }
 

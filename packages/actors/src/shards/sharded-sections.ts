@@ -11,12 +11,11 @@ import type { RankCut } from "@muster/engine";
 import { type Holder, partOf, type Section } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
-import { type BytesByName, type Puller, pullOf, type Wanted } from "../weights.ts";
 
 type Shards = NonNullable<Section["shards"]>;
 
 /** A model in one process, as checkpoints and samplers of one process have it: its tensors one behind the other. */
-const wholeLayout: ParallelLayout = { tp: 1, pp: 1, dp: 1, align: 1 };
+export const wholeLayout: ParallelLayout = { tp: 1, pp: 1, dp: 1, align: 1 };
 
 /** The layout of processes that share a model. Pure. */
 export const layoutOf = ({ tp, pp }: Pick<RankCut, "tp" | "pp">): ParallelLayout => ({ tp, pp, dp: 1 });
@@ -87,64 +86,6 @@ export async function shardSourcesOf(
 /** The way of a part of the weights from trainers to one rank of samplers. Pure. */
 export function regionsOf(from: RankCut | null, to: RankCut, rank: number): RankPlan {
   return planRank(to.tensors, [from ? layoutOf(from) : wholeLayout, layoutOf(to)], rank);
-}
-
-/** Of the cuts that were asked for: the way is the same for every version. */
-const wholePlans = new WeakMap<RankCut, RankPlan>();
-
-/** The way of a section from the shards of trainers to one process. Of an optimizer only its engine knows what is in it: shard follows shard. Pure. */
-function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
-  if (name === "weights") {
-    const plan = wholePlans.get(cut) ?? planRank(cut.tensors, [layoutOf(cut), wholeLayout], 0);
-    wholePlans.set(cut, plan);
-    return plan;
-  }
-  let end = 0;
-  const slices = shards.map(({ bytes }, from) => {
-    const targetOffset = end;
-    end += bytes;
-    return {
-      tensor: name,
-      from,
-      sourceOffset: 0,
-      sourceStride: bytes,
-      targetOffset,
-      targetStride: bytes,
-      bytes,
-      count: 1,
-    };
-  });
-  return { rank: 0, sectionBytes: end, slices: slices.filter(({ bytes }) => bytes > 0) };
-}
-
-/**
- * Collects sections from the shards of trainers, in memory of this process: for who needs all of them.
- *
- * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `pullShards`
- */
-export async function collectShards(
-  puller: Puller & Pick<Doors, "pullShards" | "digests">,
-  wanted: Wanted,
-  { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
-): Promise<{ readonly bytes: BytesByName; readonly wireBytes: number }> {
-  const { holders, sections } = wanted;
-  const bytes: Record<string, Uint8Array> = {};
-  let wire = 0;
-  for (const section of sections) {
-    const sources = await shardSourcesOf(puller, { section, holders }, { size: sizeOf(cut), signal });
-    const plan = wholePlan(section, cut);
-    if (plan.sectionBytes !== section.bytes)
-      throw errors.ShardsDiffer({
-        section: section.name,
-        reason: `they come to ${plan.sectionBytes} bytes, and ${section.bytes} were ordered`,
-      });
-    const into = new Uint8Array(plan.sectionBytes);
-    const { sections: _, holders: __, ...asked } = pullOf(puller, wanted);
-    const { wireBytes } = await puller.pullShards({ ...asked, plan, sources, into, signal });
-    wire += wireBytes;
-    bytes[section.name] = into;
-  }
-  return { bytes, wireBytes: wire };
 }
 
 /** Cuts the part of a rank out of a section that lies in memory. Pure but for `into`. */

@@ -1,4 +1,5 @@
 /** How a model lies over the processes of a replica whose engine has each of them take its own part of a version. */
+import type { SectionBytes } from "@muster/base";
 import { dtypes, type PlacedTensor, type TensorSpec } from "@muster/tensors";
 import type { RankTensor } from "../engine.ts";
 
@@ -33,14 +34,15 @@ export interface RankShards {
   readonly bytes: number;
   readonly tensors: readonly ShardTensor[];
   /**
-   * Brings this rank's part of a version into memory of exactly `bytes` bytes: from whoever has it, every byte checked against the digests that the
+   * Brings this rank's part of a version into memory of exactly `bytes` bytes, in one array or in several one behind the other, of which each but the last is
+   * a multiple of 256 KiB: from whoever has it, every byte checked against the digests that the
    * controller named. What was there before is lost, also when it fails: give it memory that nothing is computed from yet.
    *
    * @param ticket - Of the update that rank 0 got. It has no secret, and is text of at most 256 KiB.
    * @returns A receipt, for `arrived` of that update.
-   * @throws the errors of `pullShards`; MUSTER_ERR_SHARD_TICKET for a text that is none.
+   * @throws the errors of `pullShards`; MUSTER_ERR_SHARD_TICKET for a text that is none, MUSTER_ERR_SHARD_ROOM for memory of another size.
    */
-  pull(ticket: string, into: Uint8Array, signal: AbortSignal): Promise<string>;
+  pull(ticket: string, into: SectionBytes, signal: AbortSignal): Promise<string>;
 }
 
 /** Most of either number of a layout. */

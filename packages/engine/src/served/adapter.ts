@@ -48,16 +48,25 @@ export const servedAdapterOf = (
   openRollout: (options, opening) => openServed(servedOptionsOf(kind, options, env), opening),
 });
 
+/** Most bytes of a section that is put into one array. */
+const arrayMax = 2 ** 32 - 1;
+
 async function openServed(options: ServedOptions, { config, trainer }: EngineOpening): Promise<ServedRolloutEngine> {
   const { kind, logprobs, command } = options;
   if (!trainer) throw errors.EngineRole({ kind, role: "trainer" });
+  const weightsBytes = bytesOf(trainer);
+  if (options.format === "gguf" && weightsBytes > arrayMax)
+    throw errors.ServerOption({
+      ...{ kind, field: "weights", value: '"gguf"' },
+      rule: `"hf" for weights of ${weightsBytes} bytes: a GGUF file is put together in one array, of at most ${arrayMax} bytes`,
+    });
   const key = options.keyFile === "" ? "" : keyIn(kind, options.keyFile);
   const claim = command ? { urls: null, release: async () => {} } : await claimServers(options);
   try {
     const files = await WeightFiles.open(options.folder, trainer, formatOf(options, config));
     const { modelId, vocab, maxContext } = trainer;
     const info = { kind, build, modelId, vocab, maxContext, ranks: 1, logprobs };
-    return new ServedRolloutEngine({ options, info, weightsBytes: bytesOf(trainer), key, files, ...claim });
+    return new ServedRolloutEngine({ options, info, weightsBytes, key, files, ...claim });
   } catch (error) {
     await claim.release();
     throw error;

@@ -156,15 +156,18 @@ export class ServedRolloutEngine implements RolloutEngine {
     }
   }
 
-  /** Nothing is drawn while weights change, so every response is of one version. */
+  /** Nothing is drawn while weights change, so every response is of one version. They are written while the old ones still serve. */
   async #update(update: Exclude<WeightUpdate, { via: "shards" | "ranks" }>): Promise<void> {
     const { version } = update;
     if (version === this.#version || this.#isClosed) return;
-    this.#updating.shut();
+    // With no weights there is nothing to draw with meanwhile: who asks waits.
+    if (this.#version === null) this.#updating.shut();
     try {
-      await this.#drained();
       const tag = tagOf(this.#life, version);
-      const path = update.via === "disk" ? update.path : await this.#write(tag, update);
+      const path = update.via === "disk" ? update.path : await this.#parts.files.write(tag, update);
+      if (this.#isClosed) return;
+      this.#updating.shut();
+      await this.#drained();
       this.#version = null;
       await this.#bring({ path, tag });
       this.#version = version;
@@ -191,12 +194,6 @@ export class ServedRolloutEngine implements RolloutEngine {
     const ended = new AbortController();
     const lateMs = performance.now() - fromMs + 3 * this.#parts.options.times.askMs;
     await Promise.race([all.then(() => ended.abort()), sleep(lateMs, ended.signal)]);
-  }
-
-  async #write(tag: string, update: Extract<WeightUpdate, { via: "inline" }>): Promise<string> {
-    const weights = new Uint8Array(update.bytes);
-    await update.copyTo(weights);
-    return await this.#parts.files.write(tag, weights);
   }
 
   async #tracked<T>(run: Promise<T>): Promise<T> {

@@ -4,7 +4,8 @@ import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { byUmask, messageOf } from "@muster/base";
-import { encodeLlamaGguf, encodeSafetensors, type PlacedTensor } from "@muster/tensors";
+import { encodeLlamaGguf, encodeSafetensorsHeader, type PlacedTensor } from "@muster/tensors";
+import type { SectionSource } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { makeFolderSync } from "../make-folder.ts";
 import { makeOwnedFolder } from "./owned-folder.ts";
@@ -20,23 +21,31 @@ export type WeightFormat =
   | { readonly format: "hf" }
   | { readonly format: "gguf"; readonly vocabulary: readonly string[]; readonly endToken: number };
 
+/** The format, and for tests: most bytes of weights that are held here on their way to a file. */
+type FilesOptions = WeightFormat & { readonly windowMax?: number };
+
 const kept = 2;
+
+/** Unless the options say. */
+const windowBytes = 64 * 2 ** 20;
 
 /** A folder of versions of one engine. */
 export class WeightFiles {
   readonly #folder: string;
   readonly #model: WrittenModel;
   readonly #format: WeightFormat;
+  readonly #windowMax: number;
   #places: readonly string[] = [];
 
-  private constructor(folder: string, model: WrittenModel, format: WeightFormat) {
+  private constructor(folder: string, model: WrittenModel, { windowMax = windowBytes, ...format }: FilesOptions) {
     this.#folder = folder;
     this.#model = model;
     this.#format = format;
+    this.#windowMax = windowMax;
   }
 
   /** @param parent - Empty for the temporary folder of the host. @throws MUSTER_ERR_SERVER_FOLDER */
-  static async open(parent: string, model: WrittenModel, format: WeightFormat): Promise<WeightFiles> {
+  static async open(parent: string, model: WrittenModel, format: FilesOptions): Promise<WeightFiles> {
     try {
       if (parent !== "") makeFolderSync(parent, byUmask);
       const folder = await makeOwnedFolder(parent === "" ? tmpdir() : parent);
@@ -48,17 +57,21 @@ export class WeightFiles {
     }
   }
 
-  /** Writes a version. @returns Its path. @throws MUSTER_ERR_SERVER_FOLDER */
-  async write(tag: string, weights: Uint8Array): Promise<string> {
+  /**
+   * Writes a version, window by window: no array has all of it, but for a GGUF file.
+   *
+   * @returns Its path. @throws MUSTER_ERR_SERVER_FOLDER; what the source throws. Nothing of it is left then.
+   */
+  async write(tag: string, weights: SectionSource): Promise<string> {
     const { tensors, modelConfig: config } = this.#model;
     const place = join(this.#folder, `${tag}${this.#format.format === "gguf" ? ".gguf" : ""}`);
     const partial = join(this.#folder, `.${randomUUID()}`);
-    const files =
+    const files: Readonly<Record<string, Parts>> =
       this.#format.format === "gguf"
-        ? { "": encodeLlamaGguf({ config, tensors, weights, name: tag, ...this.#format }) }
+        ? { "": encodeLlamaGguf({ config, tensors, weights: await wholeOf(weights), name: tag, ...this.#format }) }
         : {
             "config.json": [Buffer.from(`${JSON.stringify(config, null, 2)}\n`)],
-            "model.safetensors": [encodeSafetensors(tensors, weights)],
+            "model.safetensors": safetensorsOf(tensors, weights, this.#windowMax),
           };
     try {
       if (this.#format.format === "hf") await mkdir(partial);
@@ -68,6 +81,7 @@ export class WeightFiles {
       await rename(partial, place);
     } catch (error) {
       await rm(partial, { recursive: true, force: true });
+      if (error instanceof SourceFailed) throw error.cause;
       throw errors.ServerFolder({ path: this.#folder, reason: messageOf(error) }, error);
     }
     const all = [...this.#places.filter((each) => each !== place), place];
@@ -81,11 +95,39 @@ export class WeightFiles {
   }
 }
 
-async function writeParts(path: string, parts: readonly Uint8Array[]): Promise<void> {
+type Parts = Iterable<Uint8Array> | AsyncIterable<Uint8Array>;
+
+async function writeParts(path: string, parts: Parts): Promise<void> {
   const file = await open(path, "wx");
   try {
-    for (const part of parts) await file.writeFile(part);
+    for await (const part of parts) await file.writeFile(part);
   } finally {
     await file.close();
   }
+}
+
+/** It is not the folder's fault that the bytes did not come. */
+class SourceFailed extends Error {}
+
+/** A file in windows of one memory: each is written before the next one comes. */
+async function* safetensorsOf(
+  tensors: readonly PlacedTensor[],
+  { bytes, copyTo }: SectionSource,
+  windowMax: number,
+): AsyncGenerator<Uint8Array, void> {
+  yield encodeSafetensorsHeader(tensors, bytes);
+  const memory = new Uint8Array(Math.min(windowMax, bytes));
+  for (let from = 0; from < bytes; from += windowMax) {
+    const window = memory.subarray(0, Math.min(windowMax, bytes - from));
+    await copyTo(window, from).catch((cause: unknown) => {
+      throw new SourceFailed("the source failed", { cause });
+    });
+    yield window;
+  }
+}
+
+async function wholeOf({ bytes, copyTo }: SectionSource): Promise<Uint8Array> {
+  const whole = new Uint8Array(bytes);
+  await copyTo(whole);
+  return whole;
 }
