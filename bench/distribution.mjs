@@ -19,16 +19,23 @@ const steps = 20;
 const firstStep = 5;
 const rounds = 2;
 const against = "one process";
-/** The price of distribution. */
+/** A step of the job as it is takes half a second of one core; one of four times as many groups takes two. */
+const usual = { groups: 128, steps };
+const long = { groups: 512, steps: 12 };
+/** The price of distribution, and of a long step. */
 const priceAim = 1.3;
+const longPriceAim = 1.1;
 /** Durable messages of a step, each a synced write of the broker. */
 const messagesAim = 30;
 
 /** @typedef {{ step: number, atMs: number, cpuMs: Record<string, number>, reward: number }} Point */
 
-/** @param {string} cpus */
-async function runLocal(cpus) {
-  const { stdout } = await promisify(execFile)("taskset", ["-c", cpus, process.execPath, local, file, String(steps)]);
+/** @typedef {{ groups: number, steps: number }} Size */
+
+/** @param {string} cpus @param {Size} size */
+async function runLocal(cpus, { groups, steps }) {
+  const command = ["-c", cpus, process.execPath, local, file, String(steps), String(groups)];
+  const { stdout } = await promisify(execFile)("taskset", command);
   const lines = stdout
     .trim()
     .split("\n")
@@ -57,12 +64,13 @@ function mustAgree(ours, theirs) {
   }
 }
 
-/** @param {string} cpus */
-async function pairsOn(cpus) {
+/** @param {string} cpus @param {Size} size */
+async function pairsOn(cpus, size) {
   const pairs = [];
   for (let round = 0; round < rounds; round++) {
-    const job = await runCluster({ file, steps, cpus });
-    const single = await runLocal("0");
+    const args = ["--set", `batch.groups_per_step=${size.groups}`];
+    const job = await runCluster({ file, steps: size.steps, cpus, args, deadlineMs: 120_000 });
+    const single = await runLocal("0", size);
     mustAgree(job, single);
     pairs.push({ ours: perStep(job), reference: perStep(single) });
   }
@@ -103,7 +111,7 @@ export async function* run() {
         ? { against: "the aim", reference: messagesAim, aim: messagesAim, ratio: ours / messagesAim }
         : { against: "no aim", reference: counted.total, ratio: ours / counted.total }),
     };
-  const one = await pairsOn("0");
+  const one = await pairsOn("0", usual);
   yield rowOf(
     "CPU of a step, 1 core",
     sides(one, ({ cpuMs }) => cpuMs),
@@ -118,9 +126,19 @@ export async function* run() {
     "wall time of a step, 1 core",
     sides(one, ({ wallMs }) => wallMs),
   );
-  const two = await pairsOn("0,1");
+  const two = await pairsOn("0,1", usual);
   yield rowOf(
     "wall time of a step, 2 cores against 1",
     sides(two, ({ wallMs }) => wallMs),
+  );
+  const lasting = await pairsOn("0", long);
+  yield rowOf(
+    "CPU of a step of 2 s, 1 core",
+    sides(lasting, ({ cpuMs }) => cpuMs),
+    longPriceAim,
+  );
+  yield rowOf(
+    "wall time of a step of 2 s, 1 core",
+    sides(lasting, ({ wallMs }) => wallMs),
   );
 }

@@ -1,4 +1,4 @@
-// The training of a job file in this one process: `node local.mjs <job file> <steps>`. Prints one line of JSON per step.
+// The training of a job file in this one process: `node local.mjs <job file> <steps> <groups of a step>`. Prints one line of JSON per step.
 
 import { needsOfTask, taskOf } from "@muster/data";
 import { embeddedEngines, trainLocally } from "@muster/engine/embedded";
@@ -6,10 +6,10 @@ import { rewardOf } from "@muster/engine/internal";
 import { systemClock } from "@muster/runtime";
 import { loadJob } from "@muster/runtime/config";
 
-const [file = "", steps = "20"] = process.argv.slice(2);
+const [file = "", steps = "20", groups = "128"] = process.argv.slice(2);
 const { config } = loadJob({
   file,
-  flags: { "job.steps": Number(steps) },
+  flags: { "job.steps": Number(steps), "batch.groups_per_step": Number(groups) },
   describeTask: (name) => needsOfTask(taskOf(name)),
   engines: embeddedEngines,
 });
