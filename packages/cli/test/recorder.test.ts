@@ -1,6 +1,6 @@
 import type { EventMessage } from "@muster/client";
 import type { Body } from "@muster/protocol";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it, test } from "vitest";
 import { createRecorder } from "../src/run/recorder.ts";
 
 const startMs = Date.UTC(2026, 0, 1);
@@ -207,4 +207,34 @@ describe("a job that was interrupted and goes on", () => {
       Array.from({ length: 20 }, (_, i) => [i + 1, i < 8 ? 1 : 2]),
     );
   });
+});
+
+describe("a broker that is away", () => {
+  it.each(["brokerEnded", "brokerSilent"] as const)(
+    "is an incident until the next commit, and its time is not productive (%s)",
+    (how) => {
+      const recorder = createRecorder();
+      for (let step = 1; step <= 10; step++) recorder.take({ ...committed(step, 1), sentAtMs: startMs + 1_000 * step });
+      recorder[how]("it is away", startMs + 11_000);
+      recorder.take({ ...committed(11, 1), sentAtMs: startMs + 101_000 });
+      const { incidents, ettr } = recorder.record({
+        job: "j",
+        seed: 7,
+        configText: "",
+        status,
+        samples: [],
+        injections: [],
+      }).summary;
+      expect(incidents).toEqual([
+        {
+          kind: how === "brokerEnded" ? "broker.died" : "broker.silent",
+          at_ms: 10_000,
+          subject: "nats-server",
+          detail: "it is away",
+          recover_ms: 90_000,
+        },
+      ]);
+      expect(ettr).toBeCloseTo(10 / 100);
+    },
+  );
 });

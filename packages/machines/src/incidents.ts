@@ -137,6 +137,11 @@ function take(before: IncidentLog, fact: IncidentFact): IncidentLog {
   }
 }
 
+/** The log of a job to which something happened that no event tells, as an outage of its broker: the step that takes longer for it is not all productive. Pure. */
+export function disturbed(log: IncidentLog): IncidentLog {
+  return { ...log, isDisturbed: true };
+}
+
 /** Share of the time since the first commit that was productive, 0 to 1: 1 without incidents, `null` before the second commit. Pure. */
 export function ettrOf({ firstCommitMs, lastCommitMs, productiveMs }: IncidentLog): number | null {
   if (firstCommitMs === null || lastCommitMs === null || lastCommitMs <= firstCommitMs) return null;

@@ -12,6 +12,7 @@ export type { BeatSeen, Look, Probe, Verdict, Watched } from "./detector/verdict
 export { machinesFolder } from "./folder.ts";
 export {
   applyFact,
+  disturbed,
   emptyIncidentLog,
   ettrOf,
   type Incident,

@@ -3,7 +3,7 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Clock, Logger } from "@muster/base";
-import { type Credentials, connectNats, prepareJob, startLocalServer } from "@muster/transport";
+import { type Credentials, connectNats, prepareJob, startLocalServer, type Transport } from "@muster/transport";
 import { readCredentials } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 import { ServerKeeper } from "./server-keeper.ts";
@@ -53,17 +53,40 @@ export async function openBroker(options: {
     // The other roles get their consumers from whoever connects like this: here also while no controller lives.
     const desk = await connectNats({ ...controller, name: `controller.run.${process.pid}`, logger: options.logger });
     const stop = async (): Promise<void> => {
+      const isAnswering = await answers(desk, options.clock);
       await desk.close();
-      await broker.stop();
+      await broker.end(isAnswering);
     };
-    return { ...broker, stop };
+    return { url: broker.url, credentials: broker.credentials, stop };
   } catch (error) {
-    await broker.stop();
+    await broker.end(true);
     throw error;
   }
 }
 
-async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<Broker> {
+/** A server that answers may end in order; from one that is frozen nothing can be expected, and it has all on disk that it acknowledged. */
+async function answers(desk: Transport, clock: Clock): Promise<boolean> {
+  return await new Promise<boolean>((resolve) => {
+    const stopWaiting = clock.after(answerMs, () => resolve(false));
+    const end = (isAnswering: boolean): void => {
+      stopWaiting();
+      resolve(isAnswering);
+    };
+    desk.flush().then(
+      () => end(true),
+      () => end(false),
+    );
+  });
+}
+
+const answerMs = 500;
+
+/** A broker, and how it is left. */
+interface Opened extends Pick<Broker, "url" | "credentials"> {
+  end(isAnswering: boolean): Promise<void>;
+}
+
+async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<Opened> {
   const directory = join(options.directory, "nats");
   const keeper = new ServerKeeper({ ...options, directory });
   const server = await startLocalServer({
@@ -81,9 +104,9 @@ async function localBroker(options: Parameters<typeof openBroker>[0]): Promise<B
   return {
     url: server.url,
     credentials: server.credentials,
-    async stop() {
+    async end(isAnswering) {
       await keeper.stop();
-      await server.stop();
+      await (isAnswering ? server.stop() : server.kill());
     },
   };
 }
@@ -92,10 +115,10 @@ const pingMsMax = 2_000;
 /** The connection of a frozen client ends after three of them, so that its end is known before the time-out. */
 const pingsPerDeath = 5;
 
-function externalBroker(url: string, env: Readonly<Record<string, string | undefined>>): Broker {
+function externalBroker(url: string, env: Readonly<Record<string, string | undefined>>): Opened {
   const path = env.MUSTER_NATS_CREDENTIALS;
   if (!path) throw errors.ExternalCredentials({ variable: "MUSTER_NATS_CREDENTIALS" });
-  return { url, credentials: readCredentials(path), stop: async () => {} };
+  return { url, credentials: readCredentials(path), end: async () => {} };
 }
 
 /** The nats-server program: MUSTER_NATS_SERVER, the project's own, or one on the PATH. @throws MUSTER_ERR_NATS_BINARY */

@@ -3,6 +3,7 @@
 import type { EventMessage } from "@muster/client";
 import {
   applyFact,
+  disturbed,
   emptyIncidentLog,
   ettrOf,
   type Incident as Found,
@@ -35,7 +36,12 @@ export class IncidentBook {
 
   /** The broker ended and is started again; the job goes on with the next commit. */
   brokerEnded(detail: string, atMs: number): void {
-    this.#add({ kind: "broker.died", at_ms: atMs, subject: "nats-server", detail });
+    this.#lostBroker({ kind: "broker.died", at_ms: atMs, subject: "nats-server", detail });
+  }
+
+  /** The broker did not answer any more: it is frozen, or the network is cut. */
+  brokerSilent(detail: string, atMs: number): void {
+    this.#lostBroker({ kind: "broker.silent", at_ms: atMs, subject: "nats-server", detail });
   }
 
   /** A disk of the job was full. */
@@ -58,6 +64,11 @@ export class IncidentBook {
     return [...known, ...this.#others].sort((a, b) => a.at_ms - b.at_ms);
   }
 
+  #lostBroker(incident: Incident): void {
+    this.#log = disturbed(this.#log);
+    this.#add(incident);
+  }
+
   #add(incident: Incident): void {
     this.#others.push(incident);
     if (this.#others.length > othersMax) this.#others.shift();
@@ -65,7 +76,7 @@ export class IncidentBook {
 
   #recoverBroker(atMs: number): void {
     for (const [i, incident] of this.#others.entries())
-      if (incident.kind === "broker.died" && incident.recover_ms === undefined)
+      if (incident.kind.startsWith("broker.") && incident.recover_ms === undefined)
         this.#others[i] = { ...incident, recover_ms: atMs - incident.at_ms };
   }
 }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import type { Incident } from "../report/index.ts";
 
-const ownKinds = ["broker.died", "disk.full"];
+const ownKinds = ["broker.died", "broker.silent", "disk.full"];
 
 const summarySchema = z.object({
   incidents: z.array(

@@ -26,6 +26,8 @@ export interface Recorder {
   take(message: EventMessage): number;
   /** The broker ended at a wall time; it is started again. */
   brokerEnded(detail: string, wallMs: number): void;
+  /** The broker did not answer any more at a wall time. */
+  brokerSilent(detail: string, wallMs: number): void;
   /** A disk of the job was full at a wall time. */
   diskFull(detail: string, wallMs: number): void;
   ended(): Body<"job.ended"> | null;
@@ -100,6 +102,7 @@ export function createRecorder(): Recorder {
     },
     take,
     brokerEnded: (detail, wallMs) => book.brokerEnded(detail, clock.at(wallMs)),
+    brokerSilent: (detail, wallMs) => book.brokerSilent(detail, clock.at(wallMs)),
     diskFull: (detail, wallMs) => book.diskFull(detail, clock.at(wallMs)),
     ended: () => ended,
     record({ job, seed, configText, status, samples, injections, changes: stored }) {

@@ -24,6 +24,7 @@ import { writeRanks } from "../multinode/ranks-file.ts";
 import type { RunRecord, RunStatus } from "../report/index.ts";
 import { TensorBoardFiles } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
+import { BrokerWatch } from "./broker-watch.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
 import { DiskWatch } from "./disk-watch.ts";
 import { EventFiles } from "./event-files.ts";
@@ -67,6 +68,7 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
 interface Tools {
   readonly logger: Logger;
   readonly disk: DiskWatch;
+  readonly broker: BrokerWatch;
 }
 
 class Run {
@@ -105,6 +107,11 @@ class Run {
   }
 
   #toolsOf({ config, logLevel, progress }: RunOptions, { path }: RunDirectory): Tools {
+    const broker = new BrokerWatch({
+      clock: this.#clock,
+      onSilent: (detail) => this.#recorder.brokerSilent(detail, Date.now()),
+      note: (line) => progress.note(line),
+    });
     const disk = new DiskWatch({
       folders: [path, config.checkpoint.directory],
       clock: this.#clock,
@@ -115,7 +122,11 @@ class Run {
     });
     const log = join(path, "logs", "run.log");
     const destination = { path: log, onFailed: (error: Error) => disk.failed(log, error) };
-    return { disk, logger: createLogger({ level: logLevel, destination, base: { job: config.job, role: "run" } }) };
+    return {
+      disk,
+      broker,
+      logger: createLogger({ level: logLevel, destination, base: { job: config.job, role: "run" } }),
+    };
   }
 
   async run(): Promise<RunEnd> {
@@ -143,6 +154,7 @@ class Run {
       logger: this.#options.logger,
       onMoved: (detail) => this.#options.progress.note(`! ${detail}: start replicas of other terminals again`),
       onRestart: (detail) => {
+        this.#options.broker.ended();
         this.#recorder.brokerEnded(detail, Date.now());
         this.#options.progress.note(`! ${detail}; it is started again`);
       },
@@ -207,6 +219,7 @@ class Run {
       logger,
       connectTimeoutMs: 10_000,
     });
+    this.#transport.onStatus((status) => this.#options.broker.take(status));
     this.#client = clientOf(this.#transport, { id: "run", incarnation: this.#enveloper.identity.incarnation });
     this.#phase = new PhaseKeeper({
       ...{ ...this.#options.phase, config, logger, directory: this.#directory.path, client: this.#client },
