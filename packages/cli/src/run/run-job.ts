@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { rmSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import type { Clock, Logger } from "@muster/base";
+import type { Clock } from "@muster/base";
 import { readChanges } from "@muster/check";
 import { clientOf, type JobClient } from "@muster/client";
 import {
@@ -14,7 +14,7 @@ import {
   encodeMessage,
   subjectsOf,
 } from "@muster/protocol";
-import { createLogger, exitCodes, systemClock } from "@muster/runtime";
+import { exitCodes, systemClock } from "@muster/runtime";
 import { connectNats, type Transport } from "@muster/transport";
 import { writeConnection } from "../composition/connection.ts";
 import { plainTextWarning } from "../composition/plain-text.ts";
@@ -24,9 +24,7 @@ import { writeRanks } from "../multinode/ranks-file.ts";
 import type { RunRecord, RunStatus } from "../report/index.ts";
 import { TensorBoardFiles } from "../tensorboard/tensorboard-files.ts";
 import { type Broker, openBroker } from "./broker.ts";
-import { BrokerWatch } from "./broker-watch.ts";
 import { type ChildExit, type Children, type ChildSpec, superviseChildren } from "./children.ts";
-import { DiskWatch } from "./disk-watch.ts";
 import { EventFiles } from "./event-files.ts";
 import { readInjections } from "./injections.ts";
 import type { GrowingOptions } from "./line-parts.ts";
@@ -38,6 +36,7 @@ import { createRecorder, type Recorder } from "./recorder.ts";
 import { earlierChanges } from "./resumed.ts";
 import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
 import type { RunEnd, RunOptions, RunOver } from "./run-options.ts";
+import { type RunTools, toolsOf } from "./run-tools.ts";
 import { checkSame } from "./same-run.ts";
 import { SampleFile } from "./sample-file.ts";
 
@@ -64,15 +63,8 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
   }
 }
 
-/** What a run does with its folder besides. */
-interface Tools {
-  readonly logger: Logger;
-  readonly disk: DiskWatch;
-  readonly broker: BrokerWatch;
-}
-
 class Run {
-  readonly #options: RunOptions & Tools;
+  readonly #options: RunOptions & RunTools;
   readonly #directory: RunDirectory;
   readonly #clock: Clock = systemClock();
   readonly #recorder: Recorder = createRecorder();
@@ -93,7 +85,8 @@ class Run {
   #finish: (end: RunOver) => void = () => {};
 
   constructor(options: RunOptions, directory: RunDirectory) {
-    this.#options = { ...options, ...this.#toolsOf(options, directory) };
+    const { path } = directory;
+    this.#options = { ...options, ...toolsOf(options, { path, clock: this.#clock, recorder: this.#recorder }) };
     this.#directory = directory;
     this.#samples = new SampleFile(this.#writing());
     const incarnation = `i${randomBytes(6).toString("hex")}`;
@@ -104,29 +97,6 @@ class Run {
       incarnation,
       wallMs: Date.now,
     });
-  }
-
-  #toolsOf({ config, logLevel, progress }: RunOptions, { path }: RunDirectory): Tools {
-    const broker = new BrokerWatch({
-      clock: this.#clock,
-      onSilent: (detail) => this.#recorder.brokerSilent(detail, Date.now()),
-      note: (line) => progress.note(line),
-    });
-    const disk = new DiskWatch({
-      folders: [path, config.checkpoint.directory],
-      clock: this.#clock,
-      onFull: (detail) => {
-        this.#recorder.diskFull(detail, Date.now());
-        progress.note(`! ${detail}; make room and the job goes on; nothing is lost`);
-      },
-    });
-    const log = join(path, "logs", "run.log");
-    const destination = { path: log, onFailed: (error: Error) => disk.failed(log, error) };
-    return {
-      disk,
-      broker,
-      logger: createLogger({ level: logLevel, destination, base: { job: config.job, role: "run" } }),
-    };
   }
 
   async run(): Promise<RunEnd> {
