@@ -1,7 +1,7 @@
 /** Jobs over two hosts, between which nothing but TCP leads. It takes longer than 20 seconds: whole jobs, whose hosts fall silent, die and come back. */
 import { waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, describe, expect, type TestContext, test } from "vitest";
-import { type FarHost, farSettings, openFarHost } from "./support/far-host.ts";
+import { type FarHost, openFarHost } from "./support/far-host.ts";
 import { ranksJob } from "./support/ranks-job.ts";
 import { digestOfLocalTraining, expectBalanced, failuresOf, openRuns, type Runs } from "./support/small-job.ts";
 
@@ -37,7 +37,7 @@ function skipped(context: TestContext, why: string): never {
 describe("replicas on another host", () => {
   test("train and sample with the others: the final weights are those of training in one process", async (context) => {
     const host = hostOf(context);
-    const init = ["--set", "init_replicas.policy=1", "--set", "init_replicas.rollout=1", ...farSettings];
+    const init = ["--set", "init_replicas.policy=1", "--set", "init_replicas.rollout=1", ...host.settings];
     const run = await runs.start("hosts", "--steps", "96", "--policy", "1", "--rollout", "1", ...init);
     await run.waitForEvent("job.started");
     const start = await host.open(run);
@@ -77,7 +77,7 @@ describe("a trainer on another host, in the middle of saying its gradients,", ()
       "--rollout",
       "1",
       ...settings,
-      ...farSettings,
+      ...host.settings,
     );
     await run.waitForEvent("job.started");
     const trainer = await (await host.open(run))("policy", "--id", "far-policy");
@@ -140,7 +140,7 @@ describe("a trainer of two processes, one on each host,", () => {
   test("is lost with a host that is cut off in the middle of a step, and with one that dies: the others train the same batch again, it begins anew, and the weights are those of one host", async (context) => {
     const host = silenceableOf(context);
     const quiet = runs.start("ranks-quiet", ...args(1)).then((one) => one.ended());
-    const run = await runs.start("ranks-hosts", ...args(2), "--devices", "0,1,2", ...settings, ...farSettings);
+    const run = await runs.start("ranks-hosts", ...args(2), "--devices", "0,1,2", ...settings, ...host.settings);
     await run.waitForEvent("job.started");
     const start = await host.open(run);
     await start("node", "--id", "far", "--capacity", "policy=1,rollout=0,checkpoint=0", "--devices", "3");
@@ -174,7 +174,7 @@ describe("weights of which each step changes few bits", () => {
       "init_replicas.rollout=1",
       "data.delta=always",
       "optimizer.lr=1e-10",
-      ...farSettings.slice(1),
+      ...host.settings.slice(1),
     ];
     const run = await runs.start(
       "deltas",
@@ -200,7 +200,7 @@ describe("replicas of two ranks on another host", () => {
     const settings = ["init_replicas.policy=1", "init_replicas.rollout=1", "rollout.ranks=2", "data.delta=always"];
     const run = await runs.start(
       "far-ranks",
-      ...["--steps", "48", "--policy", "1", "--rollout", "1", ...farSettings],
+      ...["--steps", "48", "--policy", "1", "--rollout", "1", ...host.settings],
       ...settings.flatMap((one) => ["--set", one]),
     );
     await run.waitForEvent("job.started");

@@ -4,6 +4,7 @@
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { messageOf } from "@muster/base";
+import { type ClaimedNames, claimIn, claimPrefix, claimSubnet } from "./test-subnets.ts";
 
 /** One test host. */
 export interface TestHost {
@@ -19,6 +20,8 @@ export interface TestHosts {
   readonly hosts: readonly TestHost[];
   /** Address of this process's own host in the network, with `gateway`. */
   readonly gateway: string;
+  /** The network itself, e.g. `10.214.77.0/24`: no other process of this machine has it meanwhile. */
+  readonly network: string;
   /** Removes the namespaces; processes inside must have ended. */
   close(): void;
 }
@@ -32,30 +35,35 @@ export interface TestHostsOptions {
   readonly gateway?: boolean;
 }
 
-let networks = 0;
-
 /**
  * Opens a network of test hosts.
  *
  * @returns The network, or why this machine cannot have one.
  */
 export function openTestHosts({ count, rate, gateway }: TestHostsOptions): TestHosts | { readonly missing: string } {
-  const prefix = `mu${process.pid}n${networks++}`;
-  const names = Array.from({ length: count }, (_, i) => `${prefix}h${i}`);
   const made: string[] = [];
-  const uplink = `mu${process.pid}up`.slice(-15); // goes with the bridge's namespace, where its other end is
   const close = (): void => {
     for (const name of made.splice(0)) run("ip", "netns", "del", name);
   };
-  const add = (name: string): void => {
-    run("ip", "netns", "add", name);
-    made.push(name);
-    run("ip", "-n", name, "link", "set", "lo", "up");
+  const names: ClaimedNames = {
+    list: () => namesIn(folder),
+    add: (name) => {
+      run("ip", "netns", "add", name);
+      made.push(name);
+      run("ip", "-n", name, "link", "set", "lo", "up");
+    },
+    remove: (name) => {
+      made.splice(made.indexOf(name), 1);
+      run("ip", "netns", "del", name);
+    },
   };
   try {
     removeAbandoned();
-    const bridge = `${prefix}sw`;
-    add(bridge);
+    const subnet = claimSubnet(process.pid, names);
+    const prefix = claimPrefix(process.pid, subnet);
+    const [bridge, uplink] = [`${prefix}sw`, `${prefix}u`]; // the uplink goes with the bridge's namespace, where its other end is
+    const addressOf = (index: number): string => `10.214.${subnet}.${index + 1}`;
+    const gatewayAddress = addressOf(253);
     run("ip", "-n", bridge, "link", "add", "br0", "type", "bridge");
     run("ip", "-n", bridge, "link", "set", "br0", "up");
     if (gateway) {
@@ -64,36 +72,41 @@ export function openTestHosts({ count, rate, gateway }: TestHostsOptions): TestH
       run("ip", "addr", "add", `${gatewayAddress}/24`, "dev", uplink);
       run("ip", "link", "set", uplink, "up");
     }
-    for (const [i, name] of names.entries()) {
-      add(name);
+    const hosts = Array.from({ length: count }, (_, i) => {
+      const name = `${prefix}h${i}`;
+      names.add(name);
       run("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", `port${i}`, "netns", bridge);
       run("ip", "-n", bridge, "link", "set", `port${i}`, "master", "br0", "up");
-      run("ip", "-n", name, "addr", "add", addressOf(i, "/24"), "dev", "eth0");
+      run("ip", "-n", name, "addr", "add", `${addressOf(i)}/24`, "dev", "eth0");
       run("ip", "-n", name, "link", "set", "eth0", "up");
       if (rate) for (const link of [`${name} eth0`, `${bridge} port${i}`]) shape(link.split(" "), rate);
-    }
+      return { name, address: addressOf(i), wrapper: ["ip", "netns", "exec", name] };
+    });
+    return { hosts, gateway: gatewayAddress, network: `10.214.${subnet}.0/24`, close };
   } catch (error) {
     close();
     return {
       missing: `network namespaces need Linux, root and iproute2 (${messageOf(error).trim().replaceAll("\n", ": ")})`,
     };
   }
-  const hosts = names.map((name, i) => ({ name, address: addressOf(i), wrapper: ["ip", "netns", "exec", name] }));
-  return { hosts, gateway: gatewayAddress, close };
 }
-
-const gatewayAddress = "10.214.77.254";
-
-const addressOf = (index: number, prefix = ""): string => `10.214.77.${index + 1}${prefix}`;
 
 /** Removes the networks of processes that were killed before they could do it themselves. */
 function removeAbandoned(): void {
-  const folder = "/run/netns";
   for (const name of namesIn(folder)) {
-    const owner = /^mu(\d+)n\d+(?:sw|h\d+)$/.exec(name)?.[1];
-    if (owner && !namesIn("/proc").includes(owner)) run("ip", "netns", "del", name);
+    const claim = claimIn(name);
+    if (!claim || namesIn("/proc").includes(String(claim.pid))) continue;
+    try {
+      run("ip", "netns", "del", name);
+    } catch (error) {
+      // Another process may have removed it in the same moment.
+      if (namesIn(folder).includes(name)) throw error;
+    }
   }
 }
+
+/** Where the system keeps the names of network namespaces. */
+const folder = "/run/netns";
 
 /** What is in a folder; nothing when there is no such folder. */
 function namesIn(folder: string): readonly string[] {

@@ -14,11 +14,10 @@ import { brokerOf } from "./broker.ts";
 
 const muster = fileURLToPath(new URL("../../../packages/cli/bin/muster.mjs", import.meta.url));
 
-/** Settings of a job that lives on both hosts. */
-export const farSettings = ["--set", "data.tcp_host=10.214.77.0/24"];
-
 /** The second host, and the way to the broker of a job. */
 export interface FarHost {
+  /** Settings of a job that lives on both hosts. */
+  readonly settings: readonly string[];
   /** Lets the replicas of the second host reach a job's broker. @returns Starts a replica of that job there. */
   open(run: JobRun): Promise<(...replica: readonly string[]) => Promise<ActorProcess>>;
   /** Why it can not be silenced, or `null`. */
@@ -50,6 +49,7 @@ export function openFarHost(): FarHost | { readonly missing: string } {
   const chain = (name: "input" | "output"): string =>
     `add chain inet silence ${name} { type filter hook ${name} priority 0; policy accept; }`;
   return {
+    settings: ["--set", `data.tcp_host=${network.network}`],
     unsilenceable: failureOf(() => nft("list", "tables")),
     async open(run) {
       const local = brokerOf(run);
