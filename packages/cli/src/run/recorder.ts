@@ -85,11 +85,8 @@ export function createRecorder(): Recorder {
     else if (kind === "job.changed") changes.push(body);
     else if (kind === "job.ended") ended = body;
     else if (kind === "member.joined") joined(members, body, atMs);
-    else if (kind === "member.left" || kind === "member.died") {
-      const how = kind === "member.left" ? "left" : "died";
-      const known = members.get(body.incarnation);
-      if (known) members.set(body.incarnation, { ...known, left_ms: atMs, how });
-    }
+    else if (kind === "member.left") gone(members, body, { left_ms: atMs, how: "left" });
+    else if (kind === "member.died") gone(members, body, { left_ms: atMs, how: "died" });
     if (kind === "groups.aborted") countCause(causes, body);
     book.take(message, atMs);
     return atMs;
@@ -167,6 +164,15 @@ function evaluated(evaluations: Map<number, Body<"eval.finished">>, body: Body<"
   evaluations.set(body.version, body);
   if (evaluations.size <= evaluationsMax) return;
   for (const [i, version] of [...evaluations.keys()].entries()) if (i % 2 === 1) evaluations.delete(version);
+}
+
+function gone(
+  members: Map<string, MemberRecord>,
+  { incarnation }: { readonly incarnation: string },
+  end: Pick<MemberRecord, "left_ms" | "how">,
+): void {
+  const known = members.get(incarnation);
+  if (known) members.set(incarnation, { ...known, ...end });
 }
 
 function joined(members: Map<string, MemberRecord>, body: Body<"member.joined">, atMs: number): void {
