@@ -203,7 +203,7 @@ async function readVerified(options: {
     await digest.add(piece, content);
     target?.take(piece, content);
   };
-  await inLanes(piecesOf(entry.bytes), check, digest.lanes);
+  await inLanes(piecesOf(entry.bytes), check, { lanes: digest.lanes });
   if (digest.hex() !== ("sha256" in entry ? entry.sha256 : entry.sha256Tree))
     throw corrupt(name, `${entry.name} does not have the sha-256 of the manifest`);
 }

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import type { PlannedFile } from "./content.ts";
 import { type CheckpointFs, closeAll, fill, type ReadableFile, type WritableFile } from "./files.ts";
 import type { FileEntry } from "./manifest.ts";
-import { inLanes, type LaneBuffer, type Piece, pieceFrom, piecesOf, treeDigest } from "./pieces.ts";
+import { inLanes, type LaneBuffer, type LaneMemory, type Piece, pieceFrom, piecesOf, treeDigest } from "./pieces.ts";
 import { serialQueue } from "./serial.ts";
 
 /** Pieces between two flushes. */
@@ -31,6 +31,7 @@ export async function writeFiles<Name extends string>(
 ): Promise<readonly FileEntry<Name>[]> {
   const opened: { close(): Promise<void> }[] = [];
   const behind = oneBehind();
+  const memory = { written: [], read: [] };
   try {
     const entries: FileEntry<Name>[] = [];
     for (const plan of plans) {
@@ -39,7 +40,7 @@ export async function writeFiles<Name extends string>(
       opened.push(written);
       const read = await options.fs.open(path);
       opened.push(read);
-      entries.push(await writeOne({ plan, written, read, signal: options.signal }, behind));
+      entries.push(await writeOne({ plan, written, read, memory, signal: options.signal }, behind));
     }
     await behind.ended();
     return entries;
@@ -54,11 +55,12 @@ interface OpenPlan<Name extends string = string> {
   readonly plan: PlannedFile<Name>;
   readonly written: WritableFile;
   readonly read: ReadableFile;
+  readonly memory: { readonly written: LaneMemory; readonly read: LaneMemory };
   readonly signal: AbortSignal;
 }
 
 async function writeOne<Name extends string>(open: OpenPlan<Name>, behind: Behind): Promise<FileEntry<Name>> {
-  const { plan, written, signal } = open;
+  const { plan, written, memory, signal } = open;
   const bytes = plan.parts.reduce((sum, part) => sum + part.length, 0);
   const pieces = piecesOf(bytes);
   const digest = treeDigest();
@@ -66,14 +68,16 @@ async function writeOne<Name extends string>(open: OpenPlan<Name>, behind: Behin
   const inTurn = serialQueue(windowPieces);
   for (let at = 0; at === 0 || at < pieces.length; at += windowPieces) {
     const window = pieces.slice(at, at + windowPieces);
-    await inLanes(window, async (piece, buffer) => {
+    const write = async (piece: Piece, buffer: LaneBuffer): Promise<void> => {
       signal.throwIfAborted();
       const content = await pieceFrom(plan.parts, piece, buffer);
-      await Promise.all([digest.add(piece, content), inTurn(() => written.write(content, piece.from))]);
-    });
+      // The hash takes this thread, so the write is given to another one before.
+      await inTurn(() => Promise.all([written.write(content, piece.from), digest.add(piece, content)]));
+    };
+    await inLanes(window, write, { memory: memory.written });
     await behind.next(async () => {
       await written.sync();
-      await inLanes(window, (piece, buffer) => readBack(open, piece, buffer));
+      await inLanes(window, (piece, buffer) => readBack(open, piece, buffer), { memory: memory.read });
     });
   }
   return { name: plan.name, bytes, sha256Tree: digest.hex() };
