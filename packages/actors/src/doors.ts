@@ -50,6 +50,7 @@ import {
   type ReplicaRank,
   type Reward,
   type RolloutEngine,
+  sectionPieceMax,
 } from "@muster/engine";
 import type { JobConfig } from "@muster/protocol";
 import { makeOwnFolderSync } from "@muster/runtime";
@@ -60,6 +61,8 @@ import { errors } from "./errors.ts";
 export interface Doors {
   /** Build of this replica's engine; replicas of one role share one. */
   readonly engineBuild: string;
+  /** Most bytes of a section that are held in one array: larger ones are held in pieces of so many, a multiple of 256 KiB. */
+  readonly pieceMax: number;
   /** @param training - What this process does with its shard, where there is a {@link trainerCut}. */
   policyEngine(config: JobConfig, training?: RankTraining): Promise<PolicyEngine>;
   /** @param shards - How this process takes its part of a version, where there is a {@link rankCut}. */
@@ -127,6 +130,7 @@ export const hostDoors = (
   { rank, agents = noAgents, env = {} }: HostOptions = {},
 ): Doors => ({
   engineBuild,
+  pieceMax: sectionPieceMax,
   policyEngine: async (config, training) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
     // One process has no room for what others are to have, and could agree with nobody.

@@ -126,7 +126,16 @@ async function published({ state }: Trainer, holder: string): Promise<{ sections
 }
 
 const puller = () => ({
-  ...{ pullShards: doors.pullShards, digests: doors.digests, clock, job, member: "reader", dataKey, config },
+  ...{
+    pullShards: doors.pullShards,
+    digests: doors.digests,
+    pieceMax: doors.pieceMax,
+    clock,
+    job,
+    member: "reader",
+    dataKey,
+    config,
+  },
 });
 
 /** What is collected, each section as one array. */

@@ -62,7 +62,7 @@ function ranksOf(replica: string, cut: RankCut, weights: Uint8Array, given: Part
   const config = smallConfig(directory.path);
   return [0, 1].map((rank) => {
     const own = {
-      doors: { ...doors, ...given },
+      doors: { ...doors, pieceMax, ...given },
       clock,
       logger: silentLogger,
       replica,
@@ -72,7 +72,7 @@ function ranksOf(replica: string, cut: RankCut, weights: Uint8Array, given: Part
       dataKey,
       config,
     };
-    const training = new RankTrainer({ ...own, pieceMax });
+    const training = new RankTrainer(own);
     open.push(training);
     const shard = new Uint8Array(training.bytes);
     cutInto(regionsOf(null, cut, rank), weights, shard);
@@ -116,7 +116,7 @@ async function published(ranks: Ranks): Promise<{ sections: Section[]; holders: 
 }
 
 const puller = (given: Partial<Doors> = {}) => ({
-  ...{ pullShards: doors.pullShards, digests: doors.digests, ...given },
+  ...{ pullShards: doors.pullShards, digests: doors.digests, pieceMax, ...given },
   ...{ clock, job, member: "reader", dataKey, config: smallConfig(directory.path) },
 });
 
@@ -147,9 +147,9 @@ describe.each(borders)("shards of %i bytes", (bytes) => {
         return doors.pullShards(options);
       };
       const collected = await collectShards(
-        puller({ pullShards }),
+        puller({ pullShards, pieceMax: size }),
         { ...id, sections, holders },
-        { cut, signal, pieceMax: size },
+        { cut, signal },
       );
       const whole = new Uint8Array(2 * bytes);
       await collected.sections.weights?.copyTo(whole);
@@ -275,7 +275,7 @@ describe("what is given up in the middle", () => {
       if (pulls === 2) await Promise.all(open.map((each) => each.close()));
       return await doors.pullShards(options);
     };
-    const collecting = collectShards(puller({ pullShards }), { ...id, sections, holders }, { cut, signal, pieceMax });
+    const collecting = collectShards(puller({ pullShards }), { ...id, sections, holders }, { cut, signal });
     await expect(collecting).rejects.toMatchObject({ code: "MUSTER_ERR_PULL_UNREACHABLE" });
     expect(pulls).toBe(2);
   });
@@ -291,7 +291,7 @@ function noting(part: Part, rooms: number[]): Part {
 /** A checkpoint on disk, in as many files for each section. */
 async function checkpointOf(held: Ranks, cut: RankCut, files: number): Promise<string> {
   const { sections, holders } = await published(held);
-  const collected = await collectShards(puller(), { ...id, sections, holders }, { cut, signal, pieceMax });
+  const collected = await collectShards(puller(), { ...id, sections, holders }, { cut, signal });
   const store = await doors.checkpointStore({ root: join(directory.path, "kept"), keep: 1, now: () => new Date(0) });
   const placed = cut.tensors.map(({ name, shape }) => ({ name, shape, dtype: "u8" as const }));
   const content = {

@@ -71,13 +71,13 @@ async function trainer(member: string, state: StateViews, given: Partial<Doors> 
       live = arriving;
     },
   };
-  const own: Doors = { ...doors, ...given };
+  const own: Doors = { ...doors, pieceMax, ...given };
   const table = await ownTable(own, tensors, signal);
   const identity = { job, id: member, incarnation: `${member}-1` };
   const environment = { clock, logger: silentLogger };
   const config = smallConfig(directory.path);
   const opened = await WholeState.open({
-    ...{ doors: own, engine, table, config, dataKey, identity, environment, pieceMax },
+    ...{ doors: own, engine, table, config, dataKey, identity, environment },
   } as never);
   open.push(opened);
   return { state: opened, live: () => digestsIn(live) };

@@ -205,13 +205,14 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const kept = await this.#memory.find(body, opened, signal);
     if (kept) return kept;
     const { job, id } = this.#tools.identity;
-    const { map, pullShards, digests } = this.#doors;
+    const { map, pullShards, digests, pieceMax } = this.#doors;
     const { clock } = this.#tools.environment;
     const puller = { job, member: id, dataKey, config };
     const cut = this.#doors.trainerCut(config);
     if (!cut)
       return keptWhere(await mapParts({ ...puller, map, keepIn: {} }, body, signal), body, config.timing.pullMs);
-    const { sections } = await collectShards({ ...puller, pullShards, digests, clock }, body, { cut, signal });
+    const collecting = { ...puller, pullShards, digests, pieceMax, clock };
+    const { sections } = await collectShards(collecting, body, { cut, signal });
     return { bytes: sections, release: () => {} };
   }
 

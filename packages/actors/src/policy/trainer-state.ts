@@ -1,15 +1,7 @@
 /** Where the training state of a trainer is, and how it gets there and away: in the process that speaks for the replica, or in shards. */
 import { withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
-import {
-  bytesIn,
-  inlineState,
-  type PolicyEngine,
-  type SectionSource,
-  type StateViews,
-  sectionPieceMax,
-  sketchOf,
-} from "@muster/engine";
+import { bytesIn, inlineState, type PolicyEngine, type SectionSource, type StateViews, sketchOf } from "@muster/engine";
 import type { Body, Section, VersionPart } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
 import type { Environment } from "../environment.ts";
@@ -50,8 +42,6 @@ export interface StateTools extends Admission {
   readonly table: OwnTable;
   readonly environment: Pick<Environment, "clock" | "logger">;
   readonly identity: Identity;
-  /** Most bytes of a section that is read from a checkpoint as one array, and of a piece of a larger one; for tests. */
-  readonly pieceMax?: number;
 }
 
 /** Number of this replica among the members of a mesh. Pure. */
@@ -127,7 +117,8 @@ export class WholeState implements TrainerState {
   }
 
   async #read(source: CheckpointSource, signal: AbortSignal): Promise<StateViews> {
-    const { doors, engine, pieceMax = sectionPieceMax } = this.#tools;
+    const { doors, engine } = this.#tools;
+    const { pieceMax } = doors;
     const { weightsBytes: weights, optimizerBytes: optimizer } = engine.info();
     if (Math.max(weights, optimizer) > pieceMax)
       return await readLarge(doors, source, { weights, optimizer, pieceMax }, signal);

@@ -20,8 +20,6 @@ export interface CollectOptions {
   /** How trainers have it. */
   readonly cut: RankCut;
   readonly signal: AbortSignal;
-  /** Most bytes of one array, a multiple of 256 KiB where blocks are not to cross twice; for tests. */
-  readonly pieceMax?: number;
 }
 
 /** Of the cuts that were asked for: the way is the same for every version. */
@@ -58,11 +56,10 @@ function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
  * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `pullShards`
  */
 export async function collectShards(
-  puller: PiecesPuller & Pick<Doors, "digests">,
+  puller: PiecesPuller & Pick<Doors, "digests" | "pieceMax">,
   wanted: Wanted,
-  options: CollectOptions,
+  { cut, signal }: CollectOptions,
 ): Promise<{ readonly sections: Readonly<Record<string, Collected>>; readonly wireBytes: number }> {
-  const { cut, signal } = options;
   const { holders, lineage, version } = wanted;
   const endMs = puller.clock.now() + puller.config.timing.pullMs;
   const sections: Record<string, Collected> = {};
@@ -71,7 +68,7 @@ export async function collectShards(
     const sources = await shardSourcesOf(puller, { section, holders }, { size: sizeOf(cut), signal });
     const plan = wholePlan(section, cut);
     checkSize(section, plan);
-    const room = roomFor(plan.sectionBytes, options.pieceMax);
+    const room = roomFor(plan.sectionBytes, puller.pieceMax);
     const pulled = await pullPieces(puller, { id: { lineage, version }, plan, sources, room, endMs, signal });
     wireBytes += pulled.wireBytes;
     const copyTo: Collected["copyTo"] = async (into, from = 0) => copyBytes(room, into, from);

@@ -13,7 +13,6 @@ import {
   type ShardTensor,
   type StateSource,
   type StateViews,
-  sectionPieceMax,
 } from "@muster/engine";
 import { processNameOf } from "@muster/protocol";
 import type { Doors } from "../doors.ts";
@@ -34,15 +33,13 @@ type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D
 export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
   readonly doors: Pick<
     Doors,
-    "map" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild"
+    "map" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild" | "pieceMax"
   >;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly replica: string;
   readonly rank: number;
   readonly cut: RankCut;
-  /** Most bytes of one array; for tests. */
-  readonly pieceMax?: number;
 }
 
 /** A state beside the live one, until it is adopted or let go. */
@@ -246,7 +243,8 @@ export class RankTrainer implements RankTraining {
 
   async #load({ order, path, manifests, optimizer }: TicketOf<"load">, asking: AbortSignal): Promise<RankDone> {
     const signal = this.#takeInstead(asking);
-    const { doors, rank, cut, config, clock, pieceMax = sectionPieceMax } = this.#options;
+    const { doors, rank, cut, config, clock } = this.#options;
+    const { pieceMax } = doors;
     const load = (late: AbortSignal) =>
       loadState(
         doors,

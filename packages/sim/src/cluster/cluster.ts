@@ -26,7 +26,7 @@ import { createEnvironment, epochMs } from "./environment.ts";
 import { isLast } from "./last-controller.ts";
 import { Operator } from "./operator.ts";
 import { ReplicaRanks } from "./replica-ranks.ts";
-import { diskHostOf, graceMsOf, recordMaxOf, type Scenario } from "./scenario.ts";
+import { diskHostOf, graceMsOf, pieceMaxOf, recordMaxOf, type Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
 
 /** One place for a process. */
@@ -106,6 +106,7 @@ export class Cluster {
       versions: new VersionPlane(this.failpoints, { faults, digest, ...this.#bug.plane }),
       meshes: new MeshPlane(this.failpoints, { faults, observer: this.#observer, bug: this.#bug.mesh }),
       disk: this.disk,
+      pieceMax: pieceMaxOf(scenario),
       graceMs: this.#bug.sweeps === false ? Number.POSITIVE_INFINITY : graceMsOf(scenario),
       observer: {
         ...this.#observer.engines,

@@ -32,6 +32,8 @@ export interface Behind {
   readonly disk: SimDisk;
   /** Age of a leftover on the disk from which it is taken for that of a writer that died. */
   readonly graceMs: number;
+  /** Most bytes of one array: in some jobs so few that sections come in pieces. */
+  readonly pieceMax: number;
   readonly observer: PolicyEngineObserver & RolloutEngineObserver;
   /** True while this process computes wrong bits. */
   readonly corrupts: (process: SimProcess) => boolean;
@@ -61,6 +63,7 @@ export function doorsOf(process: SimProcess, behind: Behind): Doors {
   const given = { process, failpoints, observer };
   return {
     engineBuild: simBuild,
+    pieceMax: behind.pieceMax,
     policyEngine: async (config, training) => {
       const cut = trainerCutOf(config);
       if (cut && training) return shardedEngine(process, behind, { config, cut, training });

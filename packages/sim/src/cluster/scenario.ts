@@ -68,6 +68,11 @@ export function graceMsOf({ config: { timing } }: Pick<Scenario, "config">): num
   return 3 * timing.checkpointMs;
 }
 
+/** Most bytes of a section in one array: where checkpoints matter so few that each section has several pieces. Pure. */
+export function pieceMaxOf({ profile }: Pick<Scenario, "profile">): number {
+  return profile === "storage" ? 64 : Number.MAX_SAFE_INTEGER;
+}
+
 /** Where checkpoints count on several hosts only, the lives of a checkpoint actor are on one host, and the actors on different ones. Pure. */
 export function diskHostOf({ config }: Scenario, id: string): string | undefined {
   const { quorum = 1 } = config.checkpoint;
