@@ -40,7 +40,13 @@ test("a job of the embedded engine has the same weights when a sampler and a tra
     contradictions: [],
   });
   expect(verdict.fingerprint.parts.trainer).toContain("embedded-wasm");
-  expect(readFileSync(join(out, "verdict.txt"), "utf8")).toMatch(/proven: L3[\s\S]*L2 {2}proven: the same tokens/);
+  expect(verdict.trainers.quiet).toEqual([
+    { build: expect.stringContaining("embedded"), fingerprint: expect.stringMatching(/^[0-9a-f]{16}$/) },
+  ]);
+  expect(verdict.trainers.killed).toEqual(verdict.trainers.quiet);
+  expect(readFileSync(join(out, "verdict.txt"), "utf8")).toMatch(
+    /proven: L3[\s\S]*L2 {2}proven: the same tokens[\s\S]*computed with: build embedded[^;]*, fingerprint [0-9a-f]{16}\n/,
+  );
 });
 
 test("a level that the job itself rules out is refused before anything runs", async () => {

@@ -73,6 +73,18 @@ describe("the status of a job", () => {
     expect(text).toMatch(/^policy-0 .* 1\.3 s +2 ms +128 MiB$/m);
   });
 
+  it("shows what trainers compute with, where they say it", () => {
+    const engines = [
+      { build: "torch-2.13", fingerprint: "ab12", members: 3 },
+      { build: "torch-2.12", fingerprint: "cd34", members: 1 },
+    ];
+    const text = statusText({ ...statusOf("j", { engines }), ageMs: 0 });
+    expect(text).toMatch(
+      /^trainers +3 × build torch-2\.13, fingerprint ab12\n +1 × build torch-2\.12, fingerprint cd34$/m,
+    );
+    expect(statusText({ ...statusOf("j"), ageMs: 0 })).not.toContain("trainers");
+  });
+
   it("shows a job that has nothing yet", () => {
     const { fleet } = statusOf("j");
     const nobody = { ...fleet, replicas: [], nodes: [], totals: {} };

@@ -1,8 +1,10 @@
 /** Trainers whose machines compute other bits are told apart in the handshake of a mesh, before a step. */
+import { engineKindsMax } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { mustWait } from "../src/controller/members/evictions.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { applyBuilt } from "../src/controller/step/apply-step.ts";
+import { enginesOf } from "../src/controller/step/fingerprints.ts";
 import { planMesh } from "../src/controller/step/plan-mesh.ts";
 import { bodiesOf, linesOf, planWith, reportFrom, stepping } from "./states.ts";
 
@@ -64,6 +66,34 @@ describe("a trainer with another fingerprint", () => {
     const out = joined(building(level), { p0: "a", p1: "b", p2: "c" });
     expect(out.state.mesh.state).toBe("ready");
     expect(refused(out)).toEqual([]);
+  });
+});
+
+describe("a mesh that stands", () => {
+  it("says what its members compute with, each kind once and with how many have it", () => {
+    const out = joined(building("leader"), { p0: "a", p1: "b", p2: "a" });
+    expect(bodiesOf(out.effects, "mesh.changed")).toEqual([
+      {
+        epoch: out.state.mesh.epoch,
+        members: ["p0", "p1", "p2"],
+        engines: [
+          { build: "torch-a", fingerprint: "a", members: 2 },
+          { build: "torch-b", fingerprint: "b", members: 1 },
+        ],
+      },
+    ]);
+    expect(enginesOf(out.state.mesh)).toEqual({ engines: bodiesOf(out.effects, "mesh.changed")[0]?.engines });
+  });
+
+  it("says no more kinds than its message holds, and nothing where nobody says one", () => {
+    const members = Array.from({ length: 1_024 }, (_, i) => `p${i}`);
+    const engines = Object.fromEntries(members.map((id) => [id, { build: "b", fingerprint: id }]));
+    const { mesh } = building();
+    expect(enginesOf({ ...mesh, members, engines }).engines).toHaveLength(engineKindsMax);
+    expect(enginesOf({ ...mesh, members, engines: {} })).toEqual({});
+    expect(
+      bodiesOf(joined(building(), { p0: null, p1: null, p2: null }).effects, "mesh.changed")[0],
+    ).not.toHaveProperty("engines");
   });
 });
 

@@ -76,6 +76,7 @@ export {
   type CauseCount,
   digestsOf,
   type EvidenceKind,
+  engineKindsMax,
   evidenceKinds,
   type Holder,
   holderSchema,

@@ -8,6 +8,7 @@ import { readPlain } from "./codec.ts";
 import { countSchema } from "./envelope.ts";
 import { errors } from "./errors.ts";
 import { writeJson } from "./json.ts";
+import { engineKindsSchema } from "./messages/parts.ts";
 import { perRole } from "./role-table.ts";
 import { changedSettingsSchema } from "./settings.ts";
 
@@ -114,6 +115,8 @@ export const statusSchema = z.object({
   attempt: z.number(),
   epoch: z.number(),
   mesh: z.array(z.string()),
+  /** What the trainers compute with, as far as they say it; absent where nobody does. */
+  engines: engineKindsSchema.optional(),
   lineage: z.number(),
   version: maybe,
   sections: z.array(z.object({ name: z.enum(["weights", "optimizer"]), bytes: countSchema, digest: z.string() })),

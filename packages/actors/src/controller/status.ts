@@ -2,6 +2,7 @@
 import { clipText } from "@muster/base";
 import {
   type ControllerState,
+  enginesOf,
   type FleetRank,
   type FleetReplica,
   isCordoned,
@@ -131,6 +132,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
     attempt: state.step.attempt,
     epoch: state.mesh.epoch,
     mesh: state.mesh.members,
+    ...enginesOf(state.mesh),
     lineage: state.weights?.lineage ?? state.restore.lineage,
     version: state.weights?.version ?? null,
     sections: state.weights?.sections ?? [],

@@ -6,7 +6,7 @@ import type { Contradiction } from "@muster/engine";
 import { makeFolderSync } from "@muster/runtime";
 import { errors } from "../errors.ts";
 import { JobChild, type Victim, victims } from "./job-child.ts";
-import { type Verdict, verdictOf } from "./verdict.ts";
+import { type TrainerEngine, type Verdict, verdictOf } from "./verdict.ts";
 
 /** What to prove it on. */
 export interface ProofOptions {
@@ -32,6 +32,8 @@ export interface Kill {
 /** What a proof comes to. */
 export interface ProofResult extends Verdict {
   readonly kills: readonly Kill[];
+  /** What the trainers of both runs computed with, as far as they said it. */
+  readonly trainers: Readonly<Record<"quiet" | "killed", readonly TrainerEngine[]>>;
 }
 
 /** Makes the folder of a proof. @throws MUSTER_ERR_OPTION_INVALID when an earlier proof has runs there: they would be gone on with, and compared as if they were new; MUSTER_ERR_FOLDER_UNUSABLE */
@@ -76,7 +78,8 @@ export async function prove(options: ProofOptions): Promise<ProofResult> {
     return await child.facts();
   });
   const missing = planned.slice(done.length).map((victim) => `a kill of ${victim}`);
-  return { ...verdictOf({ quiet, killed, contradictions, missing }), kills: done };
+  const trainers = { quiet: quiet.trainers, killed: killed.trainers };
+  return { ...verdictOf({ quiet, killed, contradictions, missing }), kills: done, trainers };
 }
 
 async function withChild<T>(

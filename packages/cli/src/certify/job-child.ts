@@ -10,7 +10,7 @@ import { credentialsOf, findConnection } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 import { readEvents } from "../run/read-events.ts";
 import { readSamples } from "../run/read-samples.ts";
-import type { RunFacts } from "./verdict.ts";
+import type { RunFacts, TrainerEngine } from "./verdict.ts";
 
 const program = fileURLToPath(new URL("../../bin/muster.mjs", import.meta.url));
 const pollMs = 100;
@@ -117,14 +117,18 @@ export class JobChild {
   }
 
   /** What its events say. */
-  #committed(): Pick<RunFacts, "steps" | "ended"> {
+  #committed(): Pick<RunFacts, "steps" | "ended" | "trainers"> {
     const steps = new Map<number, Body<"step.committed">>();
+    const trainers = new Map<string, TrainerEngine>();
     let ended: RunFacts["ended"] = null;
     for (const { event } of readEvents(this.#directory)) {
       if (event.kind === "step.committed") steps.set(event.body.step, event.body);
       if (event.kind === "job.ended") ended = event.body;
+      if (event.kind === "mesh.changed")
+        for (const { build, fingerprint } of event.body.engines ?? [])
+          trainers.set(`${build} ${fingerprint}`, { build, fingerprint });
     }
-    return { steps, ended };
+    return { steps, ended, trainers: [...trainers.values()] };
   }
 
   #isRunning(): boolean {

@@ -5,12 +5,17 @@ import type { SampleRecord } from "../report/index.ts";
 
 type Commit = Body<"step.committed">;
 
+/** A build and its numeric fingerprint: what came of a short computation on the trainer's machine. */
+export type TrainerEngine = Omit<NonNullable<Body<"mesh.changed">["engines"]>[number], "members">;
+
 /** What is read of a run after its end. */
 export interface RunFacts {
   /** The last commit of each step. */
   readonly steps: ReadonlyMap<number, Commit>;
   readonly samples: readonly SampleRecord[];
   readonly ended: Body<"job.ended"> | null;
+  /** What its trainers computed with, as their meshes said. */
+  readonly trainers: readonly TrainerEngine[];
   /** What the audit of its files found, one line each. */
   readonly violations: readonly string[];
 }

@@ -50,6 +50,7 @@ export function statusText(
     ...changesOf(status).map((line) => ["settings", line] as const),
     ["weights", weightsOf(status)],
     ["mesh", `epoch ${status.epoch}${status.mesh.length > 0 ? `: ${status.mesh.join(", ")}` : ", no members"}`],
+    ...(status.engines ?? []).map((kind, i) => [i === 0 ? "trainers" : "", engineText(kind)] as const),
     ["ledger", ledgerEquation(status.ledger)],
     ["leases", `${status.leases} out; dropped ${status.dropped.duplicate} duplicates, ${status.dropped.stale} stale`],
     ...status.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),
@@ -70,6 +71,11 @@ export function statusText(
   const cells = [...status.members.map((member) => cellsOf(member, status)), ...absentOf(status)];
   const members = cells.length === 0 ? ["no members"] : table(columns, cells, columnsMax);
   return [...warningOf(status), ...facts, "", ...members, ...leftOutOf(status)].join("\n");
+}
+
+/** One kind of engine and how many have it. */
+export function engineText({ build, fingerprint, members }: NonNullable<SeenStatus["engines"]>[number]): string {
+  return `${members} × build ${build}, fingerprint ${fingerprint}`;
 }
 
 /** Ranks of a job of several hosts: where they are, and since when one is missing; only the missing ones where all would be too long a line. */

@@ -24,6 +24,7 @@ function facts(other: Partial<RunFacts> = {}): RunFacts {
     steps: new Map([1, 2].map((step) => [step, commit(step)])),
     samples: [sample(1), sample(2)],
     ended: { outcome: "done", ledger, reason: "" } as unknown as RunFacts["ended"],
+    trainers: [],
     violations: [],
     ...other,
   };

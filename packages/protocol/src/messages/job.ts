@@ -6,7 +6,14 @@ import { samplesMax } from "../job-config.ts";
 import { stepComponentSchema, stepComponentsMax } from "../judgement.ts";
 import { defineMessages } from "./define.ts";
 import { evidenceFields, memberFields } from "./health.ts";
-import { causeCountSchema, commandFields, sectionSchema, textSchema, versionFields } from "./parts.ts";
+import {
+  causeCountSchema,
+  commandFields,
+  engineKindsSchema,
+  sectionSchema,
+  textSchema,
+  versionFields,
+} from "./parts.ts";
 
 const ledgerSchema = z.strictObject({
   admitted: countSchema,
@@ -122,7 +129,12 @@ export const jobMessages = defineMessages({
     direction: "event",
     from: ["controller"],
     says: "The policy mesh has a new epoch that all members joined.",
-    body: z.strictObject({ epoch: countSchema, members: z.array(idSchema).max(1024) }),
+    body: z.strictObject({
+      epoch: countSchema,
+      members: z.array(idSchema).max(1024),
+      /** What they compute with; absent for engines that do not say. */
+      engines: engineKindsSchema.optional(),
+    }),
   },
   "step.committed": {
     direction: "event",

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { idSchema } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { addressesSchema, ranksServingSchema, textSchema } from "./parts.ts";
+import { addressesSchema, engineSaidSchema, ranksServingSchema, textSchema } from "./parts.ts";
 
 /** The mesh of policy replicas: who reduces gradients with whom. */
 export const meshMessages = defineMessages({
@@ -35,7 +35,7 @@ export const meshMessages = defineMessages({
     body: z.strictObject({
       epoch: countSchema,
       /** What its engine is, and what came of a short computation on its machine; absent for engines that do not say. */
-      engine: z.strictObject({ build: z.string().min(1).max(128), fingerprint: z.string().min(1).max(128) }).optional(),
+      engine: engineSaidSchema.optional(),
     }),
   },
   "mesh.failed": {

@@ -166,3 +166,15 @@ export const shardsSchema = z.strictObject({
   /** None: all are durable, and the actor is to seal the checkpoint. */
   write: z.array(countSchema.min(1).max(shardsMax)).max(shardsMax),
 });
+
+/** What an engine says of itself: its build, and what came of a short computation on its machine, which differs where bits do. */
+export const engineSaidSchema = z.strictObject({
+  build: z.string().min(1).max(128),
+  fingerprint: z.string().min(1).max(128),
+});
+
+/** Most kinds of engines that are told of one mesh. */
+export const engineKindsMax = 16;
+
+/** The different engines of a mesh, and how many of its members have each. */
+export const engineKindsSchema = z.array(engineSaidSchema.extend({ members: countSchema })).max(engineKindsMax);

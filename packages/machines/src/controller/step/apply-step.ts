@@ -2,7 +2,7 @@
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { type ControllerState, type Mesh, meshMembersOf } from "../state.ts";
 import { withMissed, withoutAbsences } from "./absences.ts";
-import { fingerprintOf, refuseOtherBits } from "./fingerprints.ts";
+import { enginesOf, fingerprintOf, refuseOtherBits } from "./fingerprints.ts";
 
 /** A member joined the communicator of the epoch. Pure. */
 export function applyBuilt(state: ControllerState, event: ReportOf<"mesh.built">): Change<ControllerState> {
@@ -20,7 +20,7 @@ export function applyBuilt(state: ControllerState, event: ReportOf<"mesh.built">
   const ready: Mesh = { ...withoutAbsences(built), state: "ready", ...(fingerprint ? { fingerprint } : {}) };
   return {
     state: { ...state, mesh: ready },
-    effects: [announce("mesh.changed", { epoch: mesh.epoch, members: [...mesh.members] })],
+    effects: [announce("mesh.changed", { epoch: mesh.epoch, members: [...mesh.members], ...enginesOf(ready) })],
   };
 }
 

@@ -2,7 +2,7 @@
  * Trainers that can not agree on bits, told apart before they compute a step: each says in the handshake of the mesh what came of a short computation on its
  * own machine. Who says nothing is an engine without such a computation, and is told apart by its votes, as before.
  */
-import type { Body } from "@muster/protocol";
+import { type Body, engineKindsMax } from "@muster/protocol";
 import { announce, type Change } from "../events.ts";
 import { evictHeld } from "../orders.ts";
 import { type ControllerState, type Member, type Mesh, meshMembersOf } from "../state.ts";
@@ -57,6 +57,18 @@ export function fingerprintOf({ members, engines = {}, fingerprint }: Mesh): str
     (best, one) => (one[1] > best[1] ? one : best),
     [undefined, 0],
   )[0];
+}
+
+/** The different engines of a mesh and how many of its members have each, in order of their ranks; empty where nobody says. Pure. */
+export function enginesOf({ members, engines = {} }: Mesh): Pick<Body<"mesh.changed">, "engines"> {
+  const kinds = new Map<string, EngineSaid & { readonly members: number }>();
+  for (const id of members) {
+    const said = engines[id];
+    if (!said) continue;
+    const key = `${said.build} ${said.fingerprint}`;
+    kinds.set(key, { ...said, members: (kinds.get(key)?.members ?? 0) + 1 });
+  }
+  return kinds.size === 0 ? {} : { engines: [...kinds.values()].slice(0, engineKindsMax) };
 }
 
 function reasonOf(
