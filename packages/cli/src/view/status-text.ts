@@ -74,7 +74,7 @@ export function statusText(
 }
 
 /** One kind of engine and how many have it. */
-export function engineText({ build, fingerprint, members }: NonNullable<SeenStatus["engines"]>[number]): string {
+function engineText({ build, fingerprint, members }: NonNullable<SeenStatus["engines"]>[number]): string {
   return `${members} × build ${build}, fingerprint ${fingerprint}`;
 }
 
