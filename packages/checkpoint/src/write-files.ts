@@ -9,8 +9,8 @@ import type { FileEntry } from "./manifest.ts";
 import { inLanes, type LaneBuffer, type LaneMemory, type Piece, pieceFrom, piecesOf, treeDigest } from "./pieces.ts";
 import { serialQueue } from "./serial.ts";
 
-/** Pieces between two flushes. */
-const windowPieces = 16;
+/** Pieces between two flushes: after the last one, all of them are flushed and read back while nothing else is left to do. */
+const windowPieces = 8;
 
 interface Options {
   readonly fs: CheckpointFs;
