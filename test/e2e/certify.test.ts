@@ -43,9 +43,10 @@ test("a job of the embedded engine has the same weights when a sampler and a tra
   expect(verdict.trainers.quiet).toEqual([
     { build: expect.stringContaining("embedded"), fingerprint: expect.stringMatching(/^[0-9a-f]{16}$/) },
   ]);
-  expect(verdict.trainers.killed).toEqual(verdict.trainers.quiet);
+  for (const engines of [verdict.trainers.killed, verdict.samplers.quiet, verdict.samplers.killed])
+    expect(engines).toEqual(verdict.trainers.quiet);
   expect(readFileSync(join(out, "verdict.txt"), "utf8")).toMatch(
-    /proven: L3[\s\S]*L2 {2}proven: the same tokens[\s\S]*computed with: build embedded[^;]*, fingerprint [0-9a-f]{16}\n/,
+    /proven: L3[\s\S]*L2 {2}proven: the same tokens[\s\S]*trained with: build embedded[^;]*, fingerprint [0-9a-f]{16}\nsampled with: build embedded[^;]*, fingerprint [0-9a-f]{16}\n/,
   );
 });
 

@@ -162,6 +162,8 @@ export interface EngineInfo {
   readonly logprobs: "sampled-dist" | "raw";
   /** It goes on with responses that were begun, with the bits of one that was never interrupted. */
   readonly resumes?: true;
+  /** Digest of a short computation on this machine, up to 128 characters: replicas of a role with other ones do not compute equal bits. Absent: it has none. */
+  readonly fingerprint?: string | undefined;
 }
 
 /** How to draw tokens. */

@@ -78,7 +78,9 @@ describe("the status of a job", () => {
       { build: "torch-2.13", fingerprint: "ab12", members: 3 },
       { build: "torch-2.12", fingerprint: "cd34", members: 1 },
     ];
-    const text = statusText({ ...statusOf("j", { engines }), ageMs: 0 });
+    const samplers = [{ build: "sglang-1", fingerprint: "ef56", members: 9 }];
+    const text = statusText({ ...statusOf("j", { engines, samplers }), ageMs: 0 });
+    expect(text).toMatch(/^samplers +9 × build sglang-1, fingerprint ef56$/m);
     expect(text).toMatch(
       /^trainers +3 × build torch-2\.13, fingerprint ab12\n +1 × build torch-2\.12, fingerprint cd34$/m,
     );

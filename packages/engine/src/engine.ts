@@ -166,8 +166,6 @@ export interface PolicyInfo extends EngineInfo {
   readonly weightsBytes: number;
   readonly optimizerBytes: number;
   readonly gradientElements: number;
-  /** Digest of a short computation on this machine, up to 128 characters: trainers with other ones do not compute equal bits. Absent: it has none. */
-  readonly fingerprint?: string | undefined;
 }
 
 /** What the loss is, beside the clip. An engine says in its description what of it it can: {@link LossFeature}. */

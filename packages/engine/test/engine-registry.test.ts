@@ -74,7 +74,8 @@ describe("the embedded engine", () => {
     expect(policy.info().fingerprint).toMatch(/^[0-9a-f]{16}$/);
     const rollout = await embeddedEngines.openRollout(jobOf(), needs);
     expect(policy.info().tensors).toEqual(embeddedEngines.describe("policy", jobOf().engine, needs).tensors);
-    expect(rollout.info()).toMatchObject({ build: embeddedAdapter.build(), vocab: 43, maxContext: 36 });
+    const { fingerprint } = policy.info();
+    expect(rollout.info()).toMatchObject({ build: embeddedAdapter.build(), vocab: 43, maxContext: 36, fingerprint });
     await Promise.all([policy.close(), rollout.close()]);
   });
 });

@@ -202,6 +202,16 @@ describe("the end", () => {
     });
   });
 
+  it("says what its samplers computed with, where they said it", () => {
+    const samplerEngines = [{ build: "b", fingerprint: "f" }];
+    const ended = (patch: Partial<ControllerState>) => {
+      const deciding = planEnd(over(patch))?.state ?? over(patch);
+      return bodiesOf(planEnd(deciding)?.effects ?? [], "job.ended");
+    };
+    expect(ended({ samplerEngines })).toMatchObject([{ samplers: samplerEngines }]);
+    expect(ended({})).toEqual([expect.not.objectContaining({ samplers: expect.anything() })]);
+  });
+
   it("does not wait for ever for replicas to leave", () => {
     const { state } = settle(planEnd, over());
     expect(planEnd({ ...state, nowMs: state.endDueAtMs - 1 })).toBeNull();

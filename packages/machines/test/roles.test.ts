@@ -330,6 +330,20 @@ describe("a rollout replica", () => {
     expect(replica.value).toEqual({ weights: "syncing", work: "generating" });
   });
 
+  it("says with the first version that it holds what its engine is, and not again", () => {
+    const replica = start();
+    const engine = { build: "b", fingerprint: "f" };
+    const heldAfter = (version: number): unknown => {
+      const body = { lineage: 0, version, sections: [] };
+      replica.hear({ type: "weights.pull", body: { ...body, holders: [] } });
+      const [said] = replica.hear({ type: "weights.pulled", ...body, addresses: [], bytes: 1, durationMs: 1, engine });
+      return said;
+    };
+    expect(heldAfter(7)).toMatchObject({ kind: "weights.held", body: { version: 7, engine } });
+    expect(heldAfter(8)).toMatchObject({ kind: "weights.held", body: { version: 8 } });
+    expect(heldAfter(9)).not.toHaveProperty("body.engine");
+  });
+
   it("gives up a pull for another version, and says it holds only what it pulled last", () => {
     const replica = start();
     replica.hear(eventOf("rollout", "weights.pull", 0));

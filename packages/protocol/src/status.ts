@@ -117,6 +117,8 @@ export const statusSchema = z.object({
   mesh: z.array(z.string()),
   /** What the trainers compute with, as far as they say it; absent where nobody does. */
   engines: engineKindsSchema.optional(),
+  /** The same of the samplers that are there. */
+  samplers: engineKindsSchema.optional(),
   lineage: z.number(),
   version: maybe,
   sections: z.array(z.object({ name: z.enum(["weights", "optimizer"]), bytes: countSchema, digest: z.string() })),

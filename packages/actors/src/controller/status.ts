@@ -12,6 +12,7 @@ import {
   phaseOf,
   processesOf,
   ranksOf,
+  samplersOf,
   scriptPhaseOf,
 } from "@muster/machines/controller";
 import { encodeStatus, type JobStatus, memberRoles, storedBytesMax, traitsOf } from "@muster/protocol";
@@ -118,6 +119,7 @@ function totalsOf(all: readonly { readonly role: string; readonly health: string
 export function statusOf(job: string, state: ControllerState, view: StatusView): JobStatus {
   const { rowsMax = Number.POSITIVE_INFINITY } = view;
   const all = memberRoles.flatMap((role) => membersOf(state, role));
+  const { engines: samplers } = samplersOf(state);
   const members = chosen(all, rowsMax, ({ health }) => health === "healthy");
   return {
     job,
@@ -133,6 +135,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
     epoch: state.mesh.epoch,
     mesh: state.mesh.members,
     ...enginesOf(state.mesh),
+    ...(samplers === undefined ? {} : { samplers }),
     lineage: state.weights?.lineage ?? state.restore.lineage,
     version: state.weights?.version ?? null,
     sections: state.weights?.sections ?? [],

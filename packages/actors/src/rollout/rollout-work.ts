@@ -183,6 +183,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
           addresses: [...addresses],
           bytes,
           durationMs,
+          ...saidOf(opened.engine),
         };
       },
       (error) => ({ type: "weights.errored", lineage, version, cause: messageOf(error) }),
@@ -356,6 +357,12 @@ function engineFailureOf(error: unknown): FailureKind | null {
   if (kind === "oom") return kind;
   // Somebody else can be reached: another replica has the group at once, and nobody is to blame.
   return kind === "transport" ? null : "engine_crash";
+}
+
+/** What an engine is and what it computes, for those that say it. */
+function saidOf(engine: RolloutEngine): Pick<Body<"weights.held">, "engine"> {
+  const { build, fingerprint } = engine.info();
+  return fingerprint === undefined ? {} : { engine: { build, fingerprint } };
 }
 
 /** Segments in the numbers of the policy, not of the engine. */

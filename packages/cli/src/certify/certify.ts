@@ -6,7 +6,7 @@ import type { Contradiction } from "@muster/engine";
 import { makeFolderSync } from "@muster/runtime";
 import { errors } from "../errors.ts";
 import { JobChild, type Victim, victims } from "./job-child.ts";
-import { type TrainerEngine, type Verdict, verdictOf } from "./verdict.ts";
+import { type EngineSaid, type Verdict, verdictOf } from "./verdict.ts";
 
 /** What to prove it on. */
 export interface ProofOptions {
@@ -29,11 +29,15 @@ export interface Kill {
   readonly victim: Victim;
 }
 
+type EnginesOfRuns = Readonly<Record<"quiet" | "killed", readonly EngineSaid[]>>;
+
 /** What a proof comes to. */
 export interface ProofResult extends Verdict {
   readonly kills: readonly Kill[];
   /** What the trainers of both runs computed with, as far as they said it. */
-  readonly trainers: Readonly<Record<"quiet" | "killed", readonly TrainerEngine[]>>;
+  readonly trainers: EnginesOfRuns;
+  /** The same of the samplers. */
+  readonly samplers: EnginesOfRuns;
 }
 
 /** Makes the folder of a proof. @throws MUSTER_ERR_OPTION_INVALID when an earlier proof has runs there: they would be gone on with, and compared as if they were new; MUSTER_ERR_FOLDER_UNUSABLE */
@@ -79,7 +83,8 @@ export async function prove(options: ProofOptions): Promise<ProofResult> {
   });
   const missing = planned.slice(done.length).map((victim) => `a kill of ${victim}`);
   const trainers = { quiet: quiet.trainers, killed: killed.trainers };
-  return { ...verdictOf({ quiet, killed, contradictions, missing }), kills: done, trainers };
+  const samplers = { quiet: quiet.ended?.samplers ?? [], killed: killed.ended?.samplers ?? [] };
+  return { ...verdictOf({ quiet, killed, contradictions, missing }), kills: done, trainers, samplers };
 }
 
 async function withChild<T>(

@@ -10,7 +10,7 @@ import { credentialsOf, findConnection } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 import { readEvents } from "../run/read-events.ts";
 import { readSamples } from "../run/read-samples.ts";
-import type { RunFacts, TrainerEngine } from "./verdict.ts";
+import type { EngineSaid, RunFacts } from "./verdict.ts";
 
 const program = fileURLToPath(new URL("../../bin/muster.mjs", import.meta.url));
 const pollMs = 100;
@@ -119,7 +119,7 @@ export class JobChild {
   /** What its events say. */
   #committed(): Pick<RunFacts, "steps" | "ended" | "trainers"> {
     const steps = new Map<number, Body<"step.committed">>();
-    const trainers = new Map<string, TrainerEngine>();
+    const trainers = new Map<string, EngineSaid>();
     let ended: RunFacts["ended"] = null;
     for (const { event } of readEvents(this.#directory)) {
       if (event.kind === "step.committed") steps.set(event.body.step, event.body);

@@ -5,8 +5,8 @@ import type { SampleRecord } from "../report/index.ts";
 
 type Commit = Body<"step.committed">;
 
-/** A build and its numeric fingerprint: what came of a short computation on the trainer's machine. */
-export type TrainerEngine = Omit<NonNullable<Body<"mesh.changed">["engines"]>[number], "members">;
+/** A build and its numeric fingerprint: what came of a short computation on the machine. */
+export type EngineSaid = NonNullable<Body<"mesh.built">["engine"]>;
 
 /** What is read of a run after its end. */
 export interface RunFacts {
@@ -15,7 +15,7 @@ export interface RunFacts {
   readonly samples: readonly SampleRecord[];
   readonly ended: Body<"job.ended"> | null;
   /** What its trainers computed with, as their meshes said. */
-  readonly trainers: readonly TrainerEngine[];
+  readonly trainers: readonly EngineSaid[];
   /** What the audit of its files found, one line each. */
   readonly violations: readonly string[];
 }

@@ -113,13 +113,13 @@ function killsOf(value: string): number {
   throw errors.OptionInvalid({ option: "kills", value, reason: `is no number of kills; use 1 to ${killsMax}` });
 }
 
-/** What trainers said of their bits; runs that differ in it say so. */
-function trainersText({ quiet, killed }: ProofResult["trainers"]): string {
+/** What trainers, or samplers, said of their bits; runs that differ in it say so. */
+function enginesText({ quiet, killed }: ProofResult["trainers"]): string {
   const textOf = (engines: typeof quiet): string =>
     engines
       .map(({ build, fingerprint }) => `build ${build}, fingerprint ${fingerprint}`)
       .sort()
-      .join("; ") || "trainers that do not say it";
+      .join("; ") || "an engine that does not say it";
   const [first, second] = [textOf(quiet), textOf(killed)];
   return first === second ? first : `${first} in peace; with kills ${second}`;
 }
@@ -140,7 +140,8 @@ function textOf(
     `job ${job}, seed ${seed}: ${steps} steps in peace, and again with kills (${done || "none"}); ${at}`,
     `proven: ${level ?? "nothing"}`,
     ...levels.map((one) => `  ${one.level}  ${one.state}: ${one.how}`),
-    `computed with: ${trainersText(verdict.trainers)}`,
+    `trained with: ${enginesText(verdict.trainers)}`,
+    `sampled with: ${enginesText(verdict.samplers)}`,
     `on: ${fingerprint.digest}`,
     ...Object.entries(fingerprint.parts).map(([name, value]) => `  ${name.padEnd(9)}  ${value}`),
     "",

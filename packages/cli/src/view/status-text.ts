@@ -51,6 +51,7 @@ export function statusText(
     ["weights", weightsOf(status)],
     ["mesh", `epoch ${status.epoch}${status.mesh.length > 0 ? `: ${status.mesh.join(", ")}` : ", no members"}`],
     ...(status.engines ?? []).map((kind, i) => [i === 0 ? "trainers" : "", engineText(kind)] as const),
+    ...(status.samplers ?? []).map((kind, i) => [i === 0 ? "samplers" : "", engineText(kind)] as const),
     ["ledger", ledgerEquation(status.ledger)],
     ["leases", `${status.leases} out; dropped ${status.dropped.duplicate} duplicates, ${status.dropped.stale} stale`],
     ...status.causes.slice(0, causesShown).map((cause, i) => [i === 0 ? "given up" : "", causeOf(cause)] as const),

@@ -65,7 +65,11 @@ export const embeddedAdapter: EngineAdapter = {
     return engine;
   },
   openRollout: async (options, { needs, config }) =>
-    createEmbeddedRolloutEngine({ model: embeddedModelOf(options, needs), ranks: config.rollout.ranks }),
+    createEmbeddedRolloutEngine({
+      model: embeddedModelOf(options, needs),
+      ranks: config.rollout.ranks,
+      fingerprint: await embeddedFingerprint(),
+    }),
 };
 
 /** The registry of a program that has no other engine. */

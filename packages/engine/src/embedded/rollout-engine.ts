@@ -24,6 +24,8 @@ export interface EmbeddedRolloutOptions {
    * its heads' part of the cache. Must divide `model.kvHeads`, and four times as many `model.ffn`. Does not change the responses.
    */
   readonly ranks?: number;
+  /** What it says of its bits in its info. */
+  readonly fingerprint?: string;
 }
 
 /** Calls of `generate` that may wait for their turn. */
@@ -71,7 +73,8 @@ class EmbeddedRolloutEngine implements RolloutEngine {
     this.#slots = options.rows ?? Math.max(1, Math.min(256, Math.floor(2e8 / parametersOf(model))));
     const { ranks = 1 } = options;
     this.#decoder = ranks === 1 ? openCoreDecoder(model, this.#slots) : openRankDecoder(model, this.#slots, ranks);
-    this.#info = embeddedInfo(model, ranks);
+    const { fingerprint } = options;
+    this.#info = { ...embeddedInfo(model, ranks), ...(fingerprint === undefined ? {} : { fingerprint }) };
   }
 
   info(): EngineInfo {

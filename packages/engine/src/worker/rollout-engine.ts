@@ -23,9 +23,9 @@ export class WorkerRolloutEngine implements RolloutEngine {
   #held: { readonly promise: Promise<void>; readonly open: () => void } | null = null;
 
   constructor(worker: OpenWorker) {
-    const { build, modelId, vocab, maxContext, logprobs } = worker.description;
+    const { build, modelId, vocab, maxContext, logprobs, fingerprint } = worker.description;
     this.#worker = worker;
-    this.#info = { kind: "worker", build, modelId, vocab, maxContext, ranks: 1, logprobs };
+    this.#info = { kind: "worker", build, modelId, vocab, maxContext, ranks: 1, logprobs, fingerprint };
     void worker.link.lost.then(() => {
       this.#isLost = true;
     });

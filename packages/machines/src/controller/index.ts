@@ -32,3 +32,4 @@ export { type ControllerPlan, planOf } from "./plan.ts";
 export { allMembersOf, type ControllerState, countOf, type Member, membersOf } from "./state.ts";
 export { enginesOf } from "./step/fingerprints.ts";
 export type { Fill } from "./step/step-state.ts";
+export { samplersOf } from "./weights/sampler-engines.ts";

@@ -87,7 +87,7 @@ function announceEnd(state: ControllerState): Change<ControllerState> {
 
 /** The public end of the job. */
 function endFact(state: ControllerState): readonly ControllerEffect[] {
-  const { ending, weights, step } = state;
+  const { ending, weights, step, samplerEngines } = state;
   if (!ending) return [];
   const { outcome, reason } = ending;
   const body = {
@@ -98,6 +98,7 @@ function endFact(state: ControllerState): readonly ControllerEffect[] {
     version: weights?.version ?? 0,
     sections: [...(weights?.sections ?? [])],
     ledger: ledgerOf(state),
+    ...(samplerEngines ? { samplers: [...samplerEngines] } : {}),
   };
   return [announce("job.ended", body)];
 }

@@ -227,6 +227,8 @@ export interface ControllerState {
   readonly endDueAtMs: AtMs;
   readonly stopped: boolean;
   readonly fleet: FleetState;
+  /** The different engines that samplers of the job ever had, in the order in which they came; absent while nobody says one. */
+  readonly samplerEngines?: readonly NonNullable<Body<"weights.held">["engine"]>[];
   /** What operators changed, in the order in which they did; absent before the first change. */
   readonly changes?: readonly ChangedSettings[];
   /** What the job does where it does not do both: sample and train. */

@@ -92,6 +92,8 @@ export interface RolloutInput {
 /** What a rollout replica remembers; plain JSON. */
 export interface RolloutContext extends RolloutInput {
   readonly held: Held | null;
+  /** What the engine is was told, with the first version. */
+  readonly isEngineTold: boolean;
   readonly wanted: { readonly lineage: number; readonly version: number } | null;
   /** Work not started yet, in order. */
   readonly queue: readonly Chunk[];

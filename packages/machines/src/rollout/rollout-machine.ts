@@ -7,6 +7,7 @@ import { assign, enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
 import { report } from "../replica-events.ts";
 import { isOlder } from "../version-key.ts";
+import { heldNow, unreachable, wordOnHeld } from "./held.ts";
 import { keptMsMax, reportOf, tellStored, toldIdsOf } from "./kept-receipts.ts";
 import {
   type Chunk,
@@ -34,8 +35,6 @@ const drop = (kind: string, reason: string): { type: "effect"; params: RolloutEf
   type: effectAction,
   params: { type: "drop", kind, reason },
 });
-
-const unreachable: RolloutEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
 
 /** Cuts a lease into chunks: held-out prompts apart from groups, at most `size` items each. Pure. */
 export function chunksOf(lease: Body<"groups.lease">, size: number): readonly Chunk[] {
@@ -70,9 +69,6 @@ const returned = (chunk: Chunk, reason: string, failure: FailureKind | null = nu
     },
     chunk.id,
   );
-
-const held = (context: RolloutContext): RolloutEffect =>
-  context.held ? report("weights.held", context.held) : unreachable;
 
 const failed = (context: RolloutContext, cause: string): RolloutEffect =>
   report("weights.failed", { lineage: context.wanted?.lineage ?? 0, version: context.wanted?.version ?? 0, cause });
@@ -125,6 +121,7 @@ const machine = setup({
   context: ({ input }) => ({
     ...input,
     held: null,
+    isEngineTold: false,
     wanted: null,
     queue: [],
     current: null,
@@ -262,7 +259,10 @@ const machine = setup({
           description: "Serves what it holds. Watched by the heartbeat.",
           on: {
             "weights.pull": [
-              { guard: "isHeld", actions: { type: effectAction, params: ({ context }) => held(context) } },
+              {
+                guard: "isHeld",
+                actions: { type: effectAction, params: ({ context }) => wordOnHeld(context) },
+              },
               { guard: "isOlder", actions: drop("weights.pull", "older weights") },
               { target: "syncing", actions: assign(({ event }) => ({ wanted: event.body })) },
             ],
@@ -283,8 +283,8 @@ const machine = setup({
                 guard: "isWanted",
                 target: "waiting",
                 actions: [
-                  assign(({ event: { type: _, ...body } }) => ({ held: body, wanted: null })),
-                  { type: effectAction, params: ({ context }) => held(context) },
+                  assign(({ context, event }) => heldNow(context, event)),
+                  { type: effectAction, params: ({ context }) => wordOnHeld(context) },
                 ],
               },
               { actions: drop("weights.pulled", "late") },

@@ -9,7 +9,9 @@ import { evidenceFields, memberFields } from "./health.ts";
 import {
   causeCountSchema,
   commandFields,
+  engineKindsMax,
   engineKindsSchema,
+  engineSaidSchema,
   sectionSchema,
   textSchema,
   versionFields,
@@ -93,6 +95,8 @@ export const jobMessages = defineMessages({
       ...versionFields,
       sections: z.array(sectionSchema).max(4),
       ledger: ledgerSchema,
+      /** The different engines that its samplers had; absent where none said. */
+      samplers: z.array(engineSaidSchema).max(engineKindsMax).optional(),
     }),
   },
   "member.joined": {

@@ -4,6 +4,7 @@ import { replicaRoles } from "../role-table.ts";
 import { defineMessages } from "./define.ts";
 import {
   addressesSchema,
+  engineSaidSchema,
   holderSchema,
   rankAddressesSchema,
   sectionSchema,
@@ -75,6 +76,8 @@ export const weightsMessages = defineMessages({
       ranks: rankAddressesSchema,
       bytes: countSchema,
       durationMs: z.number().nonnegative(),
+      /** Of a sampler, with the first version that it holds: what its engine is. Absent for engines that do not say. */
+      engine: engineSaidSchema.optional(),
     }),
   },
   "weights.failed": {

@@ -17,6 +17,7 @@ export function infoOf(model: JobConfig["model"]): EngineInfo {
     ranks: 1,
     logprobs: "sampled-dist",
     resumes: true,
+    fingerprint: "sim",
   };
 }
 

@@ -41,6 +41,8 @@ export interface Member {
   readonly refused?: number;
   /** Those leases: a report that comes again counts no second time. */
   readonly refusedLeases?: readonly string[];
+  /** Of a sampler: which of the job's `samplerEngines` it has; absent until it says so. */
+  readonly engine?: number;
   /** Of a checkpoint actor that was asked to keep training state in memory. */
   readonly memory?: MemberMemory;
 }

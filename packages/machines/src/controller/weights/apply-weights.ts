@@ -9,6 +9,7 @@ import { arrived } from "../progress.ts";
 import { type ControllerState, type Member, withMember, withStale } from "../state.ts";
 import { addressesIn } from "./parts.ts";
 import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
+import { noteEngine } from "./sampler-engines.ts";
 
 /**
  * A replica acknowledged the digests of a version. The first one that was asked for it makes the initial weights. What was overtaken by
@@ -16,10 +17,16 @@ import { applyKept, applyNotKept, noteMiss } from "./plan-memory.ts";
  * that too early would count as a holder of what nobody compared. Pure.
  */
 export function applyHeld(state: ControllerState, event: ReportOf<"weights.held">): Change<ControllerState> {
-  const { lineage, version, sections } = event.body;
   const member = state.members[event.from];
   if (!member) return { state, effects: [] };
   if (member.role === "checkpoint") return applyKept(state, event);
+  const noted = noteEngine(state, member, event.body.engine);
+  const held = noteHeld(noted.state, noted.state.members[event.from] ?? member, event);
+  return { state: held.state, effects: [...noted.effects, ...held.effects] };
+}
+
+function noteHeld(state: ControllerState, member: Member, event: ReportOf<"weights.held">): Change<ControllerState> {
+  const { lineage, version, sections } = event.body;
   const isInitial = member.order?.kind === "weights.initialize" && isAnswered(member, event.body);
   const isOvertaken =
     lineage !== state.restore.lineage || (member.held?.lineage === lineage && member.held.version > version);
