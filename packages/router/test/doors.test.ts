@@ -50,6 +50,26 @@ test("bodies, headers and kinds of content that are not taken are refused before
   expect([key.status, await sentence(key)]).toEqual([400, "x-smg-routing-key has 300 characters, at most 256"]);
 });
 
+test.each([true, false])(
+  "a body that is not UTF-8 is refused here, and no engine is asked (stream: %s)",
+  async (stream) => {
+    const engine = await startEngine();
+    const { url } = await openRouter([engine]);
+    const body = Buffer.concat([
+      Buffer.from(`{"stream":${stream},"text":"a`),
+      Buffer.of(0xff, 0xfe),
+      Buffer.from('"}'),
+    ]);
+    const answer = await fetch(`${url}/generate`, {
+      method: "POST",
+      body,
+      headers: { "content-type": "application/json" },
+    });
+    expect([answer.status, await sentence(answer)]).toEqual([400, "the body is not UTF-8, as JSON has to be"]);
+    expect(engine.requests).toEqual([]);
+  },
+);
+
 test("a client that sends its request too slowly is ended", async () => {
   const { router } = await openRouter([await startEngine()], { http: { receiveMs: 200 } });
   const socket = connect(router.port, "127.0.0.1");

@@ -1,4 +1,5 @@
 /** Reads the bodies of requests, all together in bounded memory. */
+import { isUtf8 } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { isNestedTooDeep } from "@muster/http";
 import { tableOf } from "../core/answer-facts.ts";
@@ -29,7 +30,7 @@ export class Bodies {
   /**
    * Reads a body. Its bytes count until the answer to it is over.
    *
-   * @throws Refused with 415, with 413, or with 503 when the bodies of all requests together are too much
+   * @throws Refused with 400 for what is not UTF-8, with 415, with 413, or with 503 when the bodies of all requests together are too much
    */
   read(request: IncomingMessage, response: ServerResponse): Promise<Buffer> {
     const { bodyBytesMax } = this.#bounds;
@@ -66,7 +67,10 @@ export class Bodies {
       request.on("data", take);
       request.once("end", () => {
         isRead = true;
-        resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks));
+        const body = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+        // Every engine would refuse it, one after the other.
+        if (isUtf8(body)) resolve(body);
+        else reject(invalid("the body is not UTF-8, as JSON has to be"));
       });
       request.once("error", stop);
     });
