@@ -1,3 +1,4 @@
+import { connect } from "node:net";
 import { afterEach, describe, expect, test } from "vitest";
 import type { GatewayOptions } from "../src/index.ts";
 import { grantsOf } from "../src/index.ts";
@@ -17,6 +18,38 @@ afterEach(async () => {
 
 const actor = { role_name: "actor", rank: 0, ip: "10.0.0.1", port: 20_000 };
 const meta = { names: ["w"], dtypes: ["bf16"], shapes: [[2, 3]], group_name: "g" };
+
+/** What comes back over a plain connection. */
+async function answerTo(port: number, text: string): Promise<string> {
+  const socket = connect(port, "127.0.0.1");
+  socket.end(text);
+  let answer = "";
+  for await (const piece of socket.setEncoding("utf8")) answer += piece;
+  return answer;
+}
+
+describe("what is no request", () => {
+  test.each([
+    ["noise", "hello\r\n\r\n", 400, "the request is not HTTP/1.1"],
+    [
+      "headers without an end",
+      `GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ${"x".repeat(20_000)}\r\n\r\n`,
+      431,
+      "headers: they are longer than 16384 bytes",
+    ],
+    [
+      "a request without a host",
+      "GET /health HTTP/1.1\r\nconnection: close\r\n\r\n",
+      403,
+      'host: "" is no name of this server; allow it with --allow-host',
+    ],
+  ])("%s is answered with a status and a sentence", async (_, text, status, message) => {
+    const { gateway } = await gatewayOf();
+    const answer = await answerTo(gateway.port, text);
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(JSON.parse(answer.slice(answer.indexOf("{")))).toMatchObject({ status: "error", message, detail: message });
+  });
+});
 
 describe("the document's endpoints", () => {
   test("answer under / and under /dcs_coordinator with its field names", async () => {

@@ -1,7 +1,7 @@
 /** The HTTP edge: checks every request before anything looks at it, and answers each with a status and one sentence. */
 import type { AddressInfo } from "node:net";
 import { type Clock, type Logger, messageOf } from "@muster/base";
-import { isNestedTooDeep, nestingMax } from "@muster/http";
+import { isNestedTooDeep, nestingMax, noRequestOf, rawAnswer } from "@muster/http";
 import fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { z } from "zod";
 import type { Coordinator } from "../coordinator.ts";
@@ -35,6 +35,8 @@ export interface HttpOptions {
 const prefixes = ["", "/dcs_coordinator"];
 
 const connectionsMax = 16_384;
+const headerBytesMax = 16_384;
+const receiveMs = 30_000;
 const json = "application/json; charset=utf-8";
 
 /** The application, not listening yet. */
@@ -42,11 +44,20 @@ export function createHttp(options: HttpOptions): FastifyInstance {
   const app = fastify({
     bodyLimit: options.bodyMax,
     exposeHeadRoutes: false,
-    requestTimeout: 30_000,
+    requestTimeout: receiveMs,
+    // Node.js has no sentence for a request without a host; what is asked for in its place has one.
+    http: { requireHostHeader: false, maxHeaderSize: headerBytesMax },
+    clientErrorHandler(error, socket) {
+      if (!socket.writable || socket.destroyed) return void socket.destroy();
+      const refusal = noRequestOf(error.code, { headerBytesMax, receiveMs });
+      socket.end(rawAnswer(refusal.status, bodyOf(refusal)));
+    },
     keepAliveTimeout: 75_000,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 100 },
-    ...(options.tls === null ? {} : { https: options.tls }),
+    ...(options.tls === null
+      ? {}
+      : { https: { ...options.tls, requireHostHeader: false, maxHeaderSize: headerBytesMax } }),
   }) as FastifyInstance;
   app.server.maxConnections = connectionsMax;
   app.server.headersTimeout = 15_000;
@@ -163,9 +174,12 @@ function checked(schema: z.ZodType, value: unknown): { readonly value: unknown }
   return { refused: { status: 422, message: `${field}: ${(why ?? "is wrong").slice(0, 300)}`, field } };
 }
 
-function refuseWith(reply: FastifyReply, { status, message, field }: Refusal): FastifyReply {
-  const body = { status: "error", message, detail: message, ...(field === undefined ? {} : { field }) };
-  return reply.code(status).type(json).send(JSON.stringify(body));
+function refuseWith(reply: FastifyReply, refusal: Refusal): FastifyReply {
+  return reply.code(refusal.status).type(json).send(bodyOf(refusal));
+}
+
+function bodyOf({ message, field }: Pick<Refusal, "message" | "field">): string {
+  return JSON.stringify({ status: "error", message, detail: message, ...(field === undefined ? {} : { field }) });
 }
 
 function unknownPath(request: FastifyRequest, reply: FastifyReply): Refusal {

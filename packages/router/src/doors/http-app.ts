@@ -2,6 +2,7 @@
 import * as http from "node:http";
 import * as https from "node:https";
 import type { Socket } from "node:net";
+import { noRequestOf, rawAnswer } from "@muster/http";
 import { type FastifyInstance, type FastifyRequest, fastify } from "fastify";
 import { bodyOfReply, Refused, type Reply, type ReplyCode } from "../core/reply.ts";
 import { Bodies, type BodyBounds } from "./bodies.ts";
@@ -44,6 +45,7 @@ type ErrorForm = (reply: Reply) => string;
 type Answered = FastifyRequest & { answer: http.ServerResponse };
 
 const headerBytesMax = 16_384;
+const noRequestCodes = { 400: "invalid_request", 408: "timeout", 431: "too_large" } as const;
 
 /** Makes a server with no routes but those of the engine. A body arrives as a Buffer. Routes say their scope in `config`; without one they need the admin's token. */
 export function openHttpApp({ tls, answer, ...options }: HttpAppOptions): FastifyInstance {
@@ -61,19 +63,11 @@ export function openHttpApp({ tls, answer, ...options }: HttpAppOptions): Fastif
     ...{ logger: false, return503OnClosing: false, forceCloseConnections: true, exposeHeadRoutes: false },
     ...{ bodyLimit: limits.bodyBytesMax, routerOptions: { maxParamLength: 512 } },
     clientErrorHandler(error, socket) {
-      const isLarge = error.code === "HPE_HEADER_OVERFLOW";
-      const isLate = error.code === "ERR_HTTP_REQUEST_TIMEOUT";
-      const reply: Reply = isLarge
-        ? { status: 431, code: "too_large", message: `headers: they are longer than ${headerBytesMax} bytes` }
-        : isLate
-          ? { status: 408, code: "timeout", message: `the request did not arrive within ${limits.receiveMs} ms` }
-          : { status: 400, code: "invalid_request", message: "the request is not HTTP/1.1" };
+      const said = noRequestOf(error.code, { headerBytesMax, receiveMs: limits.receiveMs });
+      const reply: Reply = { ...said, code: noRequestCodes[said.status] };
       refused(reply.code);
       if (!socket.writable || socket.destroyed) return void socket.destroy();
-      const body = bodyOfReply(reply);
-      socket.end(
-        `HTTP/1.1 ${reply.status} Refused\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-      );
+      socket.end(rawAnswer(reply.status, bodyOfReply(reply)));
     },
   }) as FastifyInstance;
   app.server.maxConnections = limits.connectionsMax;
