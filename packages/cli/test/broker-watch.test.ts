@@ -34,6 +34,18 @@ it("a short cut is no news, and neither is its end", () => {
   expect(said).toEqual([]);
 });
 
+it("what its keeper has told before the connection is seen to be away is not told again, however long it takes; the next time is", () => {
+  const { clock, watch, said } = watching();
+  watch.ended();
+  watch.take({ type: "disconnected" });
+  clock.advance(60_000);
+  watch.take({ type: "reconnected" });
+  expect(said).toEqual([]);
+  watch.take({ type: "disconnected" });
+  clock.advance(2_000);
+  expect(said).toHaveLength(1);
+});
+
 it("what its keeper or the end of the run explains is not told again", () => {
   const { clock, watch, said, silent } = watching();
   watch.take({ type: "disconnected" });

@@ -21,6 +21,8 @@ export class BrokerWatch {
   readonly #options: BrokerWatchOptions;
   #sinceMs = 0;
   #isTold = false;
+  /** Somebody else has told why it is away. */
+  #isExplained = false;
   #stopWaiting = (): void => {};
 
   constructor(options: BrokerWatchOptions) {
@@ -31,7 +33,8 @@ export class BrokerWatch {
     if (type === "error") return;
     this.#stopWaiting();
     const { clock, note } = this.#options;
-    if (type === "disconnected") {
+    if (type === "reconnected") this.#isExplained = false;
+    if (type === "disconnected" && !this.#isExplained) {
       this.#sinceMs = clock.now();
       this.#stopWaiting = clock.after(patienceMs, () => this.#tell());
     } else if (type === "reconnected" && this.#isTold) {
@@ -42,6 +45,7 @@ export class BrokerWatch {
 
   /** Its end was told already: it is started again. */
   ended(): void {
+    this.#isExplained = true;
     this.#stopWaiting();
   }
 

@@ -2,7 +2,7 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Clock, Logger } from "@muster/base";
+import { type Clock, type Logger, withDeadline } from "@muster/base";
 import { type Credentials, connectNats, prepareJob, startLocalServer, type Transport } from "@muster/transport";
 import { readCredentials } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
@@ -66,17 +66,11 @@ export async function openBroker(options: {
 
 /** A server that answers may end in order; from one that is frozen nothing can be expected, and it has all on disk that it acknowledged. */
 async function answers(desk: Transport, clock: Clock): Promise<boolean> {
-  return await new Promise<boolean>((resolve) => {
-    const stopWaiting = clock.after(answerMs, () => resolve(false));
-    const end = (isAnswering: boolean): void => {
-      stopWaiting();
-      resolve(isAnswering);
-    };
-    desk.flush().then(
-      () => end(true),
-      () => end(false),
-    );
-  });
+  const patience = { what: "asking the broker", timeoutMs: answerMs, clock };
+  return await withDeadline(() => desk.flush(), patience).then(
+    () => true,
+    () => false,
+  );
 }
 
 const answerMs = 500;
