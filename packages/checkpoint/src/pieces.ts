@@ -1,6 +1,6 @@
 /**
- * Files in pieces of one size. The digest of a file is a tree of two levels, SHA-256 of the SHA-256 of its pieces, so that threads hash several
- * pieces at once and a piece can be checked by itself. Nothing here needs more memory than a few pieces.
+ * Files in pieces of one size. The digest of a file is a tree of two levels, SHA-256 of the SHA-256 of its pieces, so that pieces may
+ * come in any order and a piece can be checked by itself. Nothing here needs more memory than a few pieces.
  */
 import { createHash } from "node:crypto";
 import type { ByteSource } from "./content.ts";

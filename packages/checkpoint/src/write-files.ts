@@ -1,6 +1,6 @@
 /**
- * Writing of a checkpoint's files, with the disk, the threads that hash and the reading back at work at the same time. Pieces are written and hashed
- * several at once; what is written is flushed window by window while the next window is written, and each piece is read back after its flush.
+ * Writing of a checkpoint's files, with the disk, the hash and the reading back at work at the same time. A piece is hashed here while another thread
+ * writes it; what is written is flushed window by window while the next window is written, and each piece is read back after its flush.
  */
 import { join } from "node:path";
 import type { PlannedFile } from "./content.ts";

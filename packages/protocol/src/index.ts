@@ -75,6 +75,7 @@ export { type NodeCapability, nodeCapabilities } from "./messages/node.ts";
 export {
   type CauseCount,
   digestsOf,
+  type EngineSaid,
   type EvidenceKind,
   engineKindsMax,
   evidenceKinds,

@@ -3,10 +3,11 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { messageOf } from "@muster/base";
 import type { Contradiction } from "@muster/engine";
+import type { EngineSaid } from "@muster/protocol";
 import { makeFolderSync } from "@muster/runtime";
 import { errors } from "../errors.ts";
 import { JobChild, type Victim, victims } from "./job-child.ts";
-import { type EngineSaid, type Verdict, verdictOf } from "./verdict.ts";
+import { type Verdict, verdictOf } from "./verdict.ts";
 
 /** What to prove it on. */
 export interface ProofOptions {

@@ -5,12 +5,12 @@ import { fileURLToPath } from "node:url";
 import { checkRun } from "@muster/check";
 import { openRunFolder } from "@muster/check/files";
 import { connectJob, type SeenStatus } from "@muster/client";
-import type { Body } from "@muster/protocol";
+import type { Body, EngineSaid } from "@muster/protocol";
 import { credentialsOf, findConnection } from "../composition/connection.ts";
 import { errors } from "../errors.ts";
 import { readEvents } from "../run/read-events.ts";
 import { readSamples } from "../run/read-samples.ts";
-import type { EngineSaid, RunFacts } from "./verdict.ts";
+import type { RunFacts } from "./verdict.ts";
 
 const program = fileURLToPath(new URL("../../bin/muster.mjs", import.meta.url));
 const pollMs = 100;

@@ -1,12 +1,9 @@
 /** What two runs of one job prove of its determinism: one in peace, one whose processes were killed. Pure. */
 import { type Contradiction, type DeterminismLevel, determinismLevels } from "@muster/engine";
-import type { Body } from "@muster/protocol";
+import type { Body, EngineSaid } from "@muster/protocol";
 import type { SampleRecord } from "../report/index.ts";
 
 type Commit = Body<"step.committed">;
-
-/** A build and its numeric fingerprint: what came of a short computation on the machine. */
-export type EngineSaid = NonNullable<Body<"mesh.built">["engine"]>;
 
 /** What is read of a run after its end. */
 export interface RunFacts {

@@ -37,6 +37,8 @@ const prefixes = ["", "/dcs_coordinator"];
 const connectionsMax = 16_384;
 const headerBytesMax = 16_384;
 const receiveMs = 30_000;
+/** Node.js has no sentence for a request without a host; what is asked for in its place has one. */
+const parsing = { requireHostHeader: false, maxHeaderSize: headerBytesMax };
 const json = "application/json; charset=utf-8";
 
 /** The application, not listening yet. */
@@ -45,8 +47,6 @@ export function createHttp(options: HttpOptions): FastifyInstance {
     bodyLimit: options.bodyMax,
     exposeHeadRoutes: false,
     requestTimeout: receiveMs,
-    // Node.js has no sentence for a request without a host; what is asked for in its place has one.
-    http: { requireHostHeader: false, maxHeaderSize: headerBytesMax },
     clientErrorHandler(error, socket) {
       if (!socket.writable || socket.destroyed) return void socket.destroy();
       const refusal = noRequestOf(error.code, { headerBytesMax, receiveMs });
@@ -55,9 +55,7 @@ export function createHttp(options: HttpOptions): FastifyInstance {
     keepAliveTimeout: 75_000,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 100 },
-    ...(options.tls === null
-      ? {}
-      : { https: { ...options.tls, requireHostHeader: false, maxHeaderSize: headerBytesMax } }),
+    ...(options.tls === null ? { http: parsing } : { https: { ...options.tls, ...parsing } }),
   }) as FastifyInstance;
   app.server.maxConnections = connectionsMax;
   app.server.headersTimeout = 15_000;

@@ -2,7 +2,16 @@
  * The controller's state: plain JSON, the fold of the journal. Tables are keyed by id and copied on write, so an old snapshot
  * stays what it was. Times are the acting controller's monotonic milliseconds and are rebased at each election.
  */
-import type { Body, CauseCount, ChangedSettings, MemberRole, PartialGroup, Section, WorkItem } from "@muster/protocol";
+import type {
+  Body,
+  CauseCount,
+  ChangedSettings,
+  EngineSaid,
+  MemberRole,
+  PartialGroup,
+  Section,
+  WorkItem,
+} from "@muster/protocol";
 import { valuesOf, withEntry, withoutEntry } from "../table/table.ts";
 import type { VersionKey } from "../version-key.ts";
 import type { AtMs } from "./at-ms.ts";
@@ -39,7 +48,7 @@ export interface Mesh {
   /** By id: epochs in a row in which most of the others missed a member. Absent while there are none. */
   readonly absences?: Readonly<Record<string, number>>;
   /** By id: what members said of their engines when they joined this epoch, or the one before that stood. Absent while nobody says anything. */
-  readonly engines?: Readonly<Record<string, NonNullable<Body<"mesh.built">["engine"]>>>;
+  readonly engines?: Readonly<Record<string, EngineSaid>>;
   /** What all of an epoch computed with that stood; kept as long as one stays who said so. */
   readonly fingerprint?: string;
 }
@@ -228,7 +237,7 @@ export interface ControllerState {
   readonly stopped: boolean;
   readonly fleet: FleetState;
   /** The different engines that samplers of the job ever had, in the order in which they came; absent while nobody says one. */
-  readonly samplerEngines?: readonly NonNullable<Body<"weights.held">["engine"]>[];
+  readonly samplerEngines?: readonly EngineSaid[];
   /** What operators changed, in the order in which they did; absent before the first change. */
   readonly changes?: readonly ChangedSettings[];
   /** What the job does where it does not do both: sample and train. */

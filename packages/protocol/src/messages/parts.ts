@@ -173,6 +173,9 @@ export const engineSaidSchema = z.strictObject({
   fingerprint: z.string().min(1).max(128),
 });
 
+/** What an engine says of itself. */
+export type EngineSaid = z.infer<typeof engineSaidSchema>;
+
 /** Most kinds of engines that are told of one mesh. */
 export const engineKindsMax = 16;
 

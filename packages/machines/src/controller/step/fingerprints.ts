@@ -2,13 +2,10 @@
  * Trainers that can not agree on bits, told apart before they compute a step: each says in the handshake of the mesh what came of a short computation on its
  * own machine. Who says nothing is an engine without such a computation, and is told apart by its votes, as before.
  */
-import { type Body, engineKindsMax } from "@muster/protocol";
+import { type Body, type EngineSaid, engineKindsMax } from "@muster/protocol";
 import { announce, type Change } from "../events.ts";
 import { evictHeld } from "../orders.ts";
 import { type ControllerState, type Member, type Mesh, meshMembersOf } from "../state.ts";
-
-/** What a trainer says of its engine. */
-export type EngineSaid = NonNullable<Body<"mesh.built">["engine"]>;
 
 /**
  * Puts those out of a mesh that all have joined whose fingerprint is not that of the mesh, where trainers vote on the bits of their whole state. Pure.

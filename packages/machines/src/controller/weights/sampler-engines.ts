@@ -2,11 +2,9 @@
  * What samplers compute with: each says it with the first version that it holds. Samplers of other bits may draw side by side, and then it depends on who drew a
  * response which one it is: such a job has level L1 at most, and its operator hears of it once for each kind.
  */
-import { type Body, engineKindsMax, traitsOf } from "@muster/protocol";
+import { type Body, type EngineSaid, engineKindsMax, traitsOf } from "@muster/protocol";
 import { announce, type Change } from "../events.ts";
 import { type ControllerState, type Member, membersOf, withMember } from "../state.ts";
-
-type EngineSaid = NonNullable<Body<"weights.held">["engine"]>;
 
 /** Takes what a sampler says of its engine; only the first word of each life counts. Pure. */
 export function noteEngine(
