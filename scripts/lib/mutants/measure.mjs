@@ -9,7 +9,7 @@ const keptIn = join(root, ".muster/mutants.json");
 
 /**
  * A test file: what each of its tests takes and meets, and what is met outside of tests, while it is read; per module the places of mutants in it.
- * @typedef {{ file: string, digest: string, loaded: string[], outside: Met, tests: { id: string, name: string, ms: number, met: Met }[] }} Measured
+ * @typedef {{ file: string, digest: string, loaded: string[], outside: Met, tests: { id: string, name: string, ms: number, wallMs: number, passed: number, met: Met }[] }} Measured
  * @typedef {Record<string, number[]>} Met
  */
 
@@ -18,7 +18,9 @@ function read(path) {
   return existsSync(join(root, path)) ? readFileSync(join(root, path), "utf8") : "";
 }
 
-const own = ["mutants-in", "switched", "runner"].map((name) => `scripts/lib/mutants/${name}.mjs`);
+const own = ["mutants-in", "switched", "switchboard", "runner-in-turn"].map(
+  (name) => `scripts/lib/mutants/${name}.mjs`,
+);
 
 /** @param {string} file @param {readonly string[]} loaded @param {readonly string[]} helpers */
 function digestOf(file, loaded, helpers) {
@@ -27,8 +29,8 @@ function digestOf(file, loaded, helpers) {
   return hash.digest("hex");
 }
 
-/** @param {ReturnType<typeof import("./numbers.mjs").numbered>} modules @param {{ tests: string }[]} touched @returns {Promise<Measured[]>} */
-export async function measured(modules, touched) {
+/** @param {ReturnType<typeof import("./numbers.mjs").numbered>} modules @param {{ tests: string }[]} touched @param {(text: string) => void} say @returns {Promise<Measured[]>} */
+export async function measured(modules, touched, say) {
   /** @type {Measured[]} */
   const kept = existsSync(keptIn) ? JSON.parse(readFileSync(keptIn, "utf8")) : [];
   const count = [...modules.values()].reduce((sum, { mutants }) => sum + mutants.length, 0);
@@ -54,22 +56,36 @@ export async function measured(modules, touched) {
         all.push(before);
         continue;
       }
-      const { lines, hasPassed } = await run([file], { way: "measure", count });
-      const whole = lines.find((line) => line.loaded);
-      if (!hasPassed || !whole)
-        throw new Error(`${file} fails without any change; mend it first: npx vitest run --project unit ${file}`);
-      const { loaded = [], outside = [] } = whole;
-      const tests = lines.flatMap(({ test: id, name = "", ms = 0, met }) =>
-        id !== undefined && met ? [{ id, name, ms, met: byModule(met) }] : [],
-      );
-      all.push({ file, digest: digestOf(file, loaded, helpers), loaded, outside: byModule(outside), tests });
-      console.log(`measured ${file}: ${tests.length} tests`);
-      mkdirSync(dirname(keptIn), { recursive: true });
+      all.push(await measure(file, { count, byModule, helpers, say }));
+      keep([...all, ...kept.filter((entry) => !all.some((one) => one.file === entry.file))]);
     }
-    writeFileSync(
-      keptIn,
-      JSON.stringify([...all, ...kept.filter((entry) => !all.some(({ file }) => file === entry.file))]),
-    );
   }
   return all;
+}
+
+/** @param {Measured[]} entries */
+function keep(entries) {
+  mkdirSync(dirname(keptIn), { recursive: true });
+  writeFileSync(keptIn, JSON.stringify(entries));
+}
+
+/**
+ * @param {string} file
+ * @param {{ count: number, byModule: (numbers: number[]) => Met, helpers: string[], say: (text: string) => void }} of
+ * @returns {Promise<Measured>}
+ */
+async function measure(file, { count, byModule, helpers, say }) {
+  const order = { way: "measure", count };
+  let answer = await run(file, order, { say });
+  // Without a mutant nothing but the machine ends a process: once more.
+  if (answer.end !== "ended") answer = await run(file, order, { say });
+  const whole = answer.lines.find((line) => line.loaded);
+  if (!answer.hasPassed || !whole)
+    throw new Error(`${file} fails without any change; mend it first: npx vitest run --project unit ${file}`);
+  const { loaded = [], outside = [] } = whole;
+  const tests = answer.lines.flatMap(({ test: id, name = "", ms = 0, wallMs = 0, passed = 0, met }) =>
+    id !== undefined && met ? [{ id, name, ms, wallMs, passed, met: byModule(met) }] : [],
+  );
+  say(`measured ${file}: ${tests.length} tests`);
+  return { file, digest: digestOf(file, loaded, helpers), loaded, outside: byModule(outside), tests };
 }

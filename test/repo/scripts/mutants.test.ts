@@ -4,7 +4,7 @@ import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writ
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { runInNewContext } from "node:vm";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { mutantsIn } from "../../../scripts/lib/mutants/mutants-in.mjs";
 import { switched } from "../../../scripts/lib/mutants/switched.mjs";
 import { root } from "../checks/repository.ts";
@@ -59,6 +59,8 @@ describe("small changes of a module", () => {
 const source = `
 /** Most that may wait. */
 export const waitingMax = 3;
+/** Nobody asks for it. */
+export const waitMs = 50;
 
 export const isFull = (waiting: number): boolean => waiting >= waitingMax;
 
@@ -71,19 +73,22 @@ export function roundsUntil(enough: number): number {
     rounds += 1;
   }
 }
+
+export const isSound = (isWell: boolean): boolean => isWell || process.kill(process.pid, "SIGKILL");
 `;
 const test = `
 import { expect, it } from "vitest";
-import { isFull, larger, roundsUntil } from "../src/queue.ts";
+import { isFull, larger, roundsUntil, isSound } from "../src/queue.ts";
 
+it("is sound", () => expect(isSound(true)).toBe(true));
 it("is full with three", () => expect([2, 3].map(isFull)).toEqual([false, true]));
 it("finds the larger one", () => expect([larger(1, 2), larger(2, 1), larger(2, 2)]).toEqual([2, 2, 2]));
 it("needs no round for nothing", () => expect(roundsUntil(0)).toBe(0));
 `;
 
-it("a change that a test detects is counted, one that changes nothing survives, and one that no test meets is named as such", () => {
+describe("a tiny project", () => {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "muster-mutants-test-")));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
+  afterAll(() => rmSync(folder, { recursive: true }));
   for (const path of ["scripts/mutants.mjs", "scripts/lib/mutants", "vitest.config.ts", "package.json"])
     cpSync(join(root, path), join(folder, path), { recursive: true });
   symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
@@ -92,19 +97,40 @@ it("a change that a test detects is counted, one that changes nothing survives, 
   const write = (path: string, text: string) => writeFileSync(join(folder, "packages/machines", path), text);
   write("src/queue.ts", source);
   write("test/queue.test.ts", test);
-  const options = ["--all", "--seed", "1"];
-  const { stdout, stderr, status } = spawnSync(process.execPath, ["scripts/mutants.mjs", ...options], {
-    cwd: folder,
-    encoding: "utf8",
-    timeout: 50_000,
-    env: { PATH: `${dirname(process.execPath)}:/usr/bin:/bin`, NO_COLOR: "1" },
+  const run = (...options: string[]) => {
+    const { stdout, stderr, status } = spawnSync(process.execPath, ["scripts/mutants.mjs", ...options], {
+      cwd: folder,
+      encoding: "utf8",
+      timeout: 50_000,
+      env: { PATH: `${dirname(process.execPath)}:/usr/bin:/bin`, NO_COLOR: "1" },
+    });
+    return { lines: stdout.trim().split("\n"), stderr, status };
+  };
+  const lost = [
+    "SURVIVED packages/machines/src/queue.ts:5 50 -> (50 * 10)",
+    "SURVIVED packages/machines/src/queue.ts:9 > -> >=",
+    "UNMET    packages/machines/src/queue.ts:15 1 -> (1 + 1)",
+    "NO ANSWER packages/machines/src/queue.ts:19 || -> &&",
+  ];
+  const lostIn = (lines: string[]) => lines.filter((line) => /^(SURVIVED|UNMET|NO ANSWER)/.test(line));
+
+  it("counts a change that a test detects, also one that is there from the first import on; names what survives, what no test meets, and what ends its process", () => {
+    const { lines, stderr, status } = run("--all");
+    expect(lines[0], stderr).toBe("9 of 9 mutants");
+    expect(lostIn(lines)).toEqual(lost);
+    expect(lines.at(-1)).toBe("5 passed, 3 failed, 1 without an answer");
+    expect(status).toBe(1);
   });
-  const lines = stdout.trim().split("\n");
-  expect(lines[0], stderr).toBe("7 of 7 mutants");
-  expect(lines.filter((line) => /^(SURVIVED|UNMET)/.test(line))).toEqual([
-    "SURVIVED packages/machines/src/queue.ts:7 > -> >=",
-    "UNMET    packages/machines/src/queue.ts:13 1 -> (1 + 1)",
-  ]);
-  expect(lines.at(-1)).toBe("5 passed, 2 failed");
-  expect(status).toBe(1);
+
+  it("is not asked again about what a test has detected, as long as the module and the test are the same", () => {
+    const { lines } = run("--all", "--only", "queue.ts:7");
+    expect(lines.slice(0, 2)).toEqual(["1 of 1 mutants", "detected before, and not tried again: 1"]);
+    expect(lines.at(-1)).toBe("1 passed, 0 failed");
+  });
+
+  it("is not tried with an option that means nothing", () => {
+    const { stderr, status } = run("--within", "soon");
+    expect(stderr).toBe("--within is soon; it must be a number above 0; --help lists the options\n");
+    expect(status).toBe(2);
+  });
 });
