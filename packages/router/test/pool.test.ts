@@ -197,20 +197,62 @@ describe("health", () => {
     expect(stateOf(pool, "a")).toBe("quarantined");
   });
 
-  test("an engine that passes its checks and fails its requests is put into quarantine, and not for many failures in one moment", () => {
-    const pool = poolOf(["a", "b"]);
+  describe("an engine that passes its checks and fails its requests", () => {
     const notB = need({ tried: new Set(["b"]) });
-    const fail = (nowMs: number) => {
+    const failed: RequestVerdict = { kind: "failed", refused: false, detail: "500" };
+    const served: RequestVerdict = { kind: "served", version: "1" };
+    /** A request at `a`, and the check that follows it. */
+    const ask = (pool: Pool, nowMs: number, verdict: RequestVerdict = failed) => {
       const ticket = pool.take(notB, nowMs);
       if (typeof ticket === "string") return;
-      pool.end(ticket, { kind: "failed", refused: false, detail: "500" }, nowMs);
+      pool.end(ticket, verdict, nowMs);
       pool.probed("a", 1, up(), nowMs);
     };
-    for (let i = 0; i < 20; i++) fail(0);
-    expect(stateOf(pool, "a")).toBe("healthy");
-    const ticket = pool.take(notB, 0) as Ticket;
-    pool.end(ticket, { kind: "failed", refused: false, detail: "500" }, 100);
-    expect(stateOf(pool, "a")).toBe("quarantined");
+
+    test("is a suspect for many failures in one moment, and in quarantine when they last", () => {
+      const pool = poolOf(["a", "b"]);
+      for (let i = 0; i < 20; i++) ask(pool, 0);
+      expect(pool.worker("a")).toMatchObject({ state: "suspect", why: "its requests fail: 500" });
+      expect(pool.take(need(), 0)).toMatchObject({ workerId: "b" });
+      ask(pool, 100);
+      expect(stateOf(pool, "a")).toBe("quarantined");
+    });
+
+    test("comes back after an interval, on trial: one more failure puts it out for twice as long, up to 32 intervals", () => {
+      const pool = poolOf(["a", "b"]);
+      for (let i = 0; i < 4; i++) ask(pool, 40 * i);
+      let backAtMs = 120;
+      for (const intervals of [1, 2, 4, 8, 16, 32, 32]) {
+        backAtMs += 100 * intervals;
+        pool.probed("a", 1, up(), backAtMs - 1);
+        expect(stateOf(pool, "a"), `${intervals} intervals`).toBe("quarantined");
+        pool.probed("a", 1, up(), backAtMs);
+        expect(stateOf(pool, "a"), `${intervals} intervals`).toBe("healthy");
+        ask(pool, backAtMs);
+      }
+    });
+
+    test("is trusted again when it has answered a request", () => {
+      const pool = poolOf(["a", "b"]);
+      for (let i = 0; i < 4; i++) ask(pool, 40 * i);
+      pool.probed("a", 1, up(), 220);
+      ask(pool, 220, served);
+      for (const nowMs of [300, 301]) ask(pool, nowMs);
+      expect(pool.worker("a")).toMatchObject({ state: "healthy", requestFailures: 2, holdMs: 0 });
+    });
+
+    test("is free at once when another process has taken its address", () => {
+      const pool = poolOf(["a", "b"]);
+      pool.probed("a", 1, up("1", "x"), 0);
+      for (let i = 0; i < 4; i++) {
+        const ticket = pool.take(notB, 40 * i) as Ticket;
+        pool.end(ticket, failed, 40 * i);
+      }
+      pool.probed("a", 1, up("1", "x"), 121);
+      expect(stateOf(pool, "a")).toBe("quarantined");
+      pool.probed("a", 1, up("1", "y"), 122);
+      expect(pool.worker("a")).toMatchObject({ state: "healthy", requestFailures: 0, life: 2 });
+    });
   });
 
   test("another process behind the address is another life: what the earlier one still says changes nothing", () => {

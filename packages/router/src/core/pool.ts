@@ -12,6 +12,7 @@ import {
   isServing,
   type ProbeResult,
   type RequestVerdict,
+  unheld,
   type Worker,
 } from "./worker.ts";
 
@@ -112,7 +113,7 @@ export class Pool {
     if (!before && this.#rows.size >= this.#policy.workersMax) return false;
     const worker: Worker = {
       ...{ id, url, life: (before?.worker.life ?? 0) + 1, state: "starting", why: "it was not checked yet" },
-      ...{ probeFailures: 0, requestFailures: 0, requestFailedAtMs: nowMs, addedMs: nowMs },
+      ...{ probeFailures: 0, ...unheld, requestFailedAtMs: nowMs, addedMs: nowMs },
       ...{ version: null, incarnation: null, resumes: about.labels?.resumes === "true" },
       ...{ model: about.model ?? null, labels: about.labels ?? {} },
     };

@@ -4,7 +4,9 @@
  *
  *     starting ─► healthy ⇄ suspect ─► quarantined ─► stale ─► healthy
  *
- * A quarantined or stale worker serves again only when it is known to hold current weights.
+ * A quarantined or stale worker serves again only when it is known to hold current weights. One that fails requests which another one answers may
+ * pass its checks all the while, so they do not bring it back: it is held for an interval, and for twice as long each time that it fails the next
+ * requests, too.
  */
 
 /** Where a worker stands. `healthy` and `suspect` ones are given requests, suspect ones when no healthy one will do. */
@@ -24,8 +26,15 @@ export interface HealthPolicy {
   readonly readmitUnverified: boolean;
 }
 
+/** How long failed requests keep a worker from being `healthy`, whatever its checks say. */
+interface Hold {
+  /** The last one, in milliseconds; 0 when it has answered a request since. */
+  readonly holdMs: number;
+  readonly heldUntilMs: number;
+}
+
 /** One engine. */
-export interface Worker {
+export interface Worker extends Hold {
   readonly id: string;
   readonly url: string;
   /** Counts the processes seen behind the address. What an earlier one still says changes nothing. */
@@ -93,7 +102,8 @@ export function afterProbe(
   const isOther = isOtherProcess(worker, result);
   const life = isOther ? worker.life + 1 : worker.life;
   const seen: Worker = { ...worker, version, incarnation, model: model ?? worker.model, life, probeFailures: 0 };
-  const answering = { ...seen, resumes: resumes || worker.labels.resumes === "true" };
+  const answering = { ...seen, ...(isOther ? unheld : {}), resumes: resumes || worker.labels.resumes === "true" };
+  if (!isOther && isHeld(worker, nowMs)) return answering;
   const isTrusted = !isOther && isServing(worker);
   if (isTrusted || (worker.state === "starting" && version === null))
     return { ...answering, state: "healthy", why: "it answers its checks" };
@@ -101,24 +111,38 @@ export function afterProbe(
   if (!current.isCurrent(version))
     return {
       ...answering,
-      ...{ state: "stale", requestFailures: 0 },
+      ...{ state: "stale", requestFailures: failuresBack(answering) },
       why: `it answers with weight version ${version}, and current is ${current.text}`,
     };
   return {
     ...answering,
-    ...{ state: "healthy", requestFailures: 0 },
+    ...{ state: "healthy", requestFailures: failuresBack(answering) },
     why: `it answers with current weights, version ${version}`,
   };
 }
 
 function withoutVersion(worker: Worker, policy: HealthPolicy): Worker {
-  if (policy.readmitUnverified || worker.state === "starting")
-    return { ...worker, state: "healthy", requestFailures: 0, why: "it answers its checks; its weights are not known" };
+  if (policy.readmitUnverified || worker.state === "starting") {
+    const requestFailures = failuresBack(worker);
+    return { ...worker, state: "healthy", requestFailures, why: "it answers its checks; its weights are not known" };
+  }
   return {
     ...worker,
     state: "quarantined",
     why: "it answers again, and does not say its weight version: add it again once it has the right weights",
   };
+}
+
+/** What a process begins with that has failed no request. */
+export const unheld = { requestFailures: 0, holdMs: 0, heldUntilMs: 0 } as const;
+
+function isHeld({ state, heldUntilMs }: Worker, nowMs: number): boolean {
+  return (state === "quarantined" || state === "suspect") && nowMs < heldUntilMs;
+}
+
+/** Who comes back from a hold is on trial: the next request that fails puts it out again. */
+function failuresBack({ holdMs, requestFailures }: Worker): number {
+  return holdMs > 0 ? requestFailures : 0;
 }
 
 /** Another process has taken the address: it says so, or its weights went back. */
@@ -151,8 +175,8 @@ export function afterRequest(worker: Worker, verdict: RequestVerdict, nowMs: num
   if (verdict.kind === "served") {
     // An answer may have been on its way for longer than a check: it can say that weights are newer, and not that they went back.
     const version = isBefore(worker.version, verdict.version) ? verdict.version : worker.version;
-    const isSame = worker.requestFailures === 0 && version === worker.version;
-    return isSame ? worker : { ...worker, version, requestFailures: 0 };
+    const isSame = worker.requestFailures === 0 && worker.holdMs === 0 && version === worker.version;
+    return isSame ? worker : { ...worker, version, ...unheld };
   }
   if (!isServing(worker)) return worker;
   if (verdict.refused) return quarantined(worker, verdict.detail);
@@ -160,9 +184,20 @@ export function afterRequest(worker: Worker, verdict: RequestVerdict, nowMs: num
   const requestFailedAtMs = isFirst ? nowMs : worker.requestFailedAtMs;
   const requestFailures = worker.requestFailures + 1;
   const failing = { ...worker, requestFailures, requestFailedAtMs };
+  if (requestFailures < policy.threshold) return failing;
   // Many requests may fail in one moment for one cause: only failures that last count as an engine that is wedged.
   const lasts = nowMs - requestFailedAtMs >= policy.intervalMs;
-  return lasts && requestFailures >= policy.threshold ? quarantined(failing, verdict.detail) : failing;
+  const state = lasts ? "quarantined" : "suspect";
+  return { ...failing, state, why: `its requests fail: ${verdict.detail}`, ...holdOf(worker, nowMs, policy) };
+}
+
+const holdIntervalsMax = 32;
+
+/** One interval at first, twice as long each time that it fails again afterwards. */
+function holdOf({ holdMs, heldUntilMs }: Worker, nowMs: number, { intervalMs }: HealthPolicy): Hold {
+  const isHeldStill = nowMs < heldUntilMs;
+  const next = isHeldStill ? holdMs : Math.min(2 * holdMs || intervalMs, holdIntervalsMax * intervalMs);
+  return { holdMs: next, heldUntilMs: nowMs + next };
 }
 
 function quarantined(worker: Worker, detail: string): Worker {
