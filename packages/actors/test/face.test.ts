@@ -8,16 +8,17 @@ import { Face } from "../src/controller/face.ts";
 
 const identity = { job: "dates", id: "controller", role: "controller", incarnation: "i1" } as const;
 
-function faceOf(draw: () => Uint8Array) {
-  const transport = createMemoryBroker().connect("controller.controller.i1");
+function faceOf(draw: () => Uint8Array, isOver = () => false) {
+  const broker = createMemoryBroker();
+  const transport = broker.connect("controller.controller.i1");
   const clock = manualClock();
   const alarms: string[] = [];
   const face = new Face({
     ...{ transport, clock, identity, draw, term: 3, logger: silentLogger },
-    isOver: () => false,
+    isOver,
     alarm: (detail) => alarms.push(detail),
   });
-  return { transport, clock, alarms, face };
+  return { broker, transport, clock, alarms, face };
 }
 
 describe("a controller whose status can not be written", () => {
@@ -42,6 +43,16 @@ describe("a controller whose status can not be written", () => {
   });
 });
 
+it("a controller whose broker is away says nothing of a status that can not be written", async () => {
+  const { broker, alarms, face } = faceOf(() => {
+    broker.disconnect("controller.controller.i1");
+    throw new RangeError("no status");
+  });
+  void face.show();
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+  expect(alarms).toEqual([]);
+});
+
 describe("a controller", () => {
   it("shows its job beside its sign of life", async () => {
     const { transport, alarms, face } = faceOf(() => Uint8Array.of(1));
@@ -49,5 +60,14 @@ describe("a controller", () => {
     expect(readPlain((await transport.state().get(statusKey))?.value ?? new Uint8Array())).toBe(1);
     expect((await readAlive(transport.state()))?.beat).toBe(1);
     expect(alarms).toEqual([]);
+  });
+
+  it("shows in its sign whether the job is over", async () => {
+    const { transport, face } = faceOf(
+      () => Uint8Array.of(1),
+      () => true,
+    );
+    await face.show();
+    expect((await readAlive(transport.state()))?.isOver).toBe(true);
   });
 });

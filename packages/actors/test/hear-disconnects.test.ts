@@ -18,13 +18,17 @@ async function hearing() {
       return () => {};
     },
   };
-  const watch = { disconnected: (name: string) => heard.push(name), hearsDisconnects: () => {} };
+  const done: string[] = [];
+  const watch = {
+    disconnected: (name: string) => heard.push(name),
+    hearsDisconnects: () => done.push("the watch counts on it"),
+  };
   const watchDisconnects = async (handle: typeof tell) => {
     tell = handle;
-    return { close: async () => {} };
+    return { close: async () => void done.push("closed") };
   };
   const given = { clock, logger: createLogger({ level: "silent" }), watchDisconnects };
-  await hearDisconnects(given, watch as unknown as MemberWatch, () => looks.push(nowMs));
+  const close = await hearDisconnects(given, watch as unknown as MemberWatch, () => looks.push(nowMs));
   const moveTo = (ms: number): void => {
     for (; nowMs < ms; nowMs++) {
       const due = timers.filter(({ atMs }) => atMs <= nowMs);
@@ -32,7 +36,7 @@ async function hearing() {
       for (const { run } of due) run();
     }
   };
-  return { looks, heard, moveTo, tell: (name: string) => tell({ name, reason: "Client Closed" }) };
+  return { looks, heard, moveTo, done, close, tell: (name: string) => tell({ name, reason: "Client Closed" }) };
 }
 
 it("an ended connection is looked at a moment later: who leaves says so until then", async () => {
@@ -55,4 +59,11 @@ it("a thousand connections that end together are one look, and each had its mome
   moveTo(300);
   expect(heard).toHaveLength(1_000);
   expect(looks).toEqual([149]);
+});
+
+it("a watch that hears of ended connections knows so, and they are told until it is closed", async () => {
+  const { done, close } = await hearing();
+  expect(done).toEqual(["the watch counts on it"]);
+  await close?.();
+  expect(done).toEqual(["the watch counts on it", "closed"]);
 });

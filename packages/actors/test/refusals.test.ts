@@ -73,3 +73,26 @@ describe("the desk of refusals", () => {
     expect(told.slice(before).map(({ sender }) => sender)).toEqual(["operator muster"]);
   });
 });
+
+describe("processes of another release", () => {
+  it("are told to the operator once each, 256 of them at most, and each that asks to be admitted is answered every time", () => {
+    const alarms: string[] = [];
+    const refused: string[] = [];
+    const desk = refusalDesk({
+      clock: manualClock(),
+      tell: () => {},
+      alarm: (name, detail) => alarms.push(`${name}: ${detail}`),
+      refuse: (id) => refused.push(id),
+    });
+    const say = (id: string, kind: string) =>
+      desk({
+        ...{ subject: `muster.demo.reports.rollout.${id}.${kind}`, data: new Uint8Array() },
+        ...{ reason: "other_version", detail: "version 2, not 1" },
+      });
+    for (let i = 0; i < 300; i++) for (let time = 0; time < 2; time++) say(`r${i}`, "replica.register");
+    say("r0", "mesh.built");
+    expect(alarms).toHaveLength(256);
+    expect(alarms[0]).toBe("version: rollout r0 is not admitted: version 2, not 1");
+    expect(refused).toHaveLength(600);
+  });
+});

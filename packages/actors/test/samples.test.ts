@@ -57,11 +57,11 @@ describe("a controller", () => {
     const own = { ...group(index, [trajectory("4")]), step };
     return { kind: "samples.drawn", from, body: sampleOf(own, null, at, { task, config }) } as never;
   };
-  const open = (nextStep = 10) => {
+  const open = (nextStep: () => number = () => 10) => {
     const said: { readonly step: number; readonly index: number; readonly replica: string }[] = [];
     const passed = new PassedSamples({
       config,
-      nextStep: () => nextStep,
+      nextStep,
       say: (fact) => said.push(fact.body as never),
     });
     return { passed, said };
@@ -82,6 +82,21 @@ describe("a controller", () => {
     const { passed, said } = open();
     for (let i = 0; i < 100; i++) passed.take(drawn(10, 0, `rollout-${i}`));
     expect(said).toHaveLength(4);
+  });
+
+  it("passes on as many of the oldest step of which it takes any, and counts anew once that is behind it and comes again", () => {
+    let next = 10;
+    const { passed, said } = open(() => next);
+    for (let i = 0; i < 10; i++) passed.take(drawn(8, 0));
+    passed.take(drawn(10, 1));
+    passed.take(drawn(8, 0));
+    expect(said.filter(({ step }) => step === 8)).toHaveLength(4);
+    next = 11;
+    passed.take(drawn(11, 0));
+    // The job goes back.
+    next = 10;
+    for (let i = 0; i < 10; i++) passed.take(drawn(8, 0));
+    expect(said.filter(({ step }) => step === 8)).toHaveLength(8);
   });
 
   it("takes no more than fits into a message, whatever is configured", () => {

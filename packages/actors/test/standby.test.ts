@@ -1,3 +1,4 @@
+import { getEventListeners } from "node:events";
 import { silentLogger } from "@muster/base";
 import { pack, statusKey } from "@muster/protocol";
 import { manualClock } from "@muster/runtime/internal";
@@ -17,6 +18,8 @@ async function waiting(): Promise<{
   readonly ended: () => StandbyEnd | null;
   readonly pass: (ms: number) => Promise<void>;
   readonly abort: () => void;
+  /** Time until it looks again, `null` when it does not, and how many wait for it to be told to go. */
+  readonly waits: () => { readonly nextMs: number | null; readonly listeners: number };
   /** The broker answers no more, or again. */
   readonly away: (isAway: boolean) => void;
 }> {
@@ -43,6 +46,7 @@ async function waiting(): Promise<{
       await settle();
     },
     abort: () => stop.abort(),
+    waits: () => ({ nextMs: clock.untilNextMs(), listeners: getEventListeners(stop.signal, "abort").length }),
     away: (is) => {
       isAway = is;
     },
@@ -117,5 +121,35 @@ describe("a standby controller", () => {
     told.abort();
     await told.pass(500);
     expect(told.ended()).toBe("aborted");
+  });
+
+  it("looks twice a second: it takes over half a second after the silence at the latest", async () => {
+    const { transport, ended, pass } = await waiting();
+    await pass(1_000);
+    await live(transport, 1);
+    await pass(5_000);
+    expect(ended()).toBeNull();
+    await pass(500);
+    expect(ended()).toBe("vacant");
+  });
+
+  it("sees the first sign of all, after it saw that there is none", async () => {
+    const { transport, ended, pass } = await waiting();
+    await pass(4_000);
+    await live(transport, 1);
+    await pass(4_000);
+    expect(ended()).toBeNull();
+    await pass(1_500);
+    expect(ended()).toBe("vacant");
+  });
+
+  it("goes in the moment in which it is told to, and leaves nothing that waits", async () => {
+    const { ended, abort, pass, waits } = await waiting();
+    await pass(3_000);
+    expect(waits()).toEqual({ nextMs: 500, listeners: 1 });
+    abort();
+    await settle();
+    expect(ended()).toBe("aborted");
+    expect(waits()).toEqual({ nextMs: null, listeners: 0 });
   });
 });

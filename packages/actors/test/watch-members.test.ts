@@ -173,6 +173,50 @@ describe("the watch over the members", () => {
   });
 });
 
+describe("lives that were put out and speak again", () => {
+  /** Of six hundred members the first ones fall silent, one each second, until all of those are put out. */
+  function putOut(count: number) {
+    const clock = manualClock();
+    const metrics = createMetrics();
+    const watch = watchMembers(clock, timing, metrics);
+    const ids = Array.from({ length: 600 }, (_, i) => `rollout-${i}`);
+    const voices = ids.map((id) =>
+      createEnveloper({ job: "job", id, role: "rollout", incarnation: `${id}-1`, wallMs: () => 0 }),
+    );
+    const beatOf = (i: number) => watch.heard(voices[i]?.stamp("heartbeat.beat", rest) as AnyMessage);
+    let members = ids.map((id) => ({ id, incarnation: `${id}-1`, role: "rollout" as const }));
+    watch.look(members);
+    for (let second = 0; members.length > 600 - count && second < 600; second++) {
+      for (let i = Math.min(second, count); i < 600; i++) beatOf(i);
+      const dead = watch.look(members).verdicts.flatMap(({ type, id }) => (type === "verdict.dead" ? [id] : []));
+      members = members.filter(({ id }) => !dead.includes(id));
+      clock.advance(1_000);
+    }
+    expect(members[0]?.id).toBe(`rollout-${count}`);
+    const counted = async () =>
+      Number(/^muster_detector_evict_false_total (\d+)/m.exec(await metrics.render())?.[1] ?? 0);
+    return { clock, beatOf, counted };
+  }
+
+  it("count as put out wrongly within ten minutes, and not after", async () => {
+    const { clock, beatOf, counted } = putOut(2);
+    clock.advance(590_000);
+    beatOf(0);
+    expect(await counted()).toBe(1);
+    clock.advance(11_000);
+    beatOf(1);
+    expect(await counted()).toBe(1);
+  });
+
+  it("are remembered, the last 256 of them", async () => {
+    const { beatOf, counted } = putOut(257);
+    beatOf(0);
+    expect(await counted()).toBe(0);
+    beatOf(1);
+    expect(await counted()).toBe(1);
+  });
+});
+
 it("shows on the page the longest lag of a loop, how ill it is itself, and whether its view is bad", async () => {
   const clock = manualClock();
   const metrics = createMetrics();

@@ -13,24 +13,41 @@ const keptIn = join(root, ".muster/mutants.json");
  * @typedef {Record<string, number[]>} Met
  */
 
+/** Files as they were when this run read them first: one that changes meanwhile is another one for the next run. @type {Map<string, string>} */
+const texts = new Map();
+
 /** @param {string} path */
 function read(path) {
-  return existsSync(join(root, path)) ? readFileSync(join(root, path), "utf8") : "";
+  const text = texts.get(path) ?? (existsSync(join(root, path)) ? readFileSync(join(root, path), "utf8") : "");
+  texts.set(path, text);
+  return text;
 }
 
 const own = ["mutants-in", "switched", "switchboard", "runner-in-turn"].map(
   (name) => `scripts/lib/mutants/${name}.mjs`,
 );
 
-/** @param {string} file @param {readonly string[]} loaded @param {readonly string[]} helpers */
-function digestOf(file, loaded, helpers) {
+/** The files of its folder that a test file reads, itself among them: those that it names by a relative path, and those that they name. @param {string} file @param {string} folder */
+function readBy(file, folder) {
+  const found = new Set([file]);
+  for (const path of found)
+    for (const [, name = ""] of read(path).matchAll(/["'`](\.{1,2}\/[^"'`]+\.\w+)["'`]/g)) {
+      const other = join(dirname(path), name);
+      if (other.startsWith(`${folder}/`) && existsSync(join(root, other))) found.add(other);
+    }
+  return [...found].sort();
+}
+
+/** @param {string} file @param {readonly string[]} loaded @param {string} folder */
+function digestOf(file, loaded, folder) {
   const hash = createHash("sha256");
-  for (const path of [file, ...helpers, ...[...loaded].sort(), ...own]) hash.update(`${path}\n${read(path)}\n`);
+  for (const path of [...readBy(file, folder), ...[...loaded].sort(), ...own]) hash.update(`${path}\n${read(path)}\n`);
   return hash.digest("hex");
 }
 
-/** @param {ReturnType<typeof import("./numbers.mjs").numbered>} modules @param {{ tests: string }[]} touched @param {(text: string) => void} say @returns {Promise<Measured[]>} */
-export async function measured(modules, touched, say) {
+/** @param {ReturnType<typeof import("./numbers.mjs").numbered>} modules @param {{ tests: string }[]} touched @param {string} only Of the path of a test file. @param {(text: string) => void} say @returns {Promise<Measured[]>} */
+export async function measured(modules, touched, only, say) {
+  for (const file of modules.keys()) read(file);
   /** @type {Measured[]} */
   const kept = existsSync(keptIn) ? JSON.parse(readFileSync(keptIn, "utf8")) : [];
   const count = [...modules.values()].reduce((sum, { mutants }) => sum + mutants.length, 0);
@@ -48,15 +65,13 @@ export async function measured(modules, touched, say) {
   /** @type {Measured[]} */
   const all = [];
   for (const { tests } of touched) {
-    const files = filesUnder(tests);
-    const helpers = files.filter((file) => !file.endsWith(".test.ts"));
-    for (const file of files.filter((path) => path.endsWith(".test.ts"))) {
+    for (const file of filesUnder(tests).filter((path) => path.endsWith(".test.ts") && path.includes(only))) {
       const before = kept.find((entry) => entry.file === file);
-      if (before && before.digest === digestOf(file, before.loaded, helpers)) {
+      if (before && before.digest === digestOf(file, before.loaded, tests)) {
         all.push(before);
         continue;
       }
-      all.push(await measure(file, { count, byModule, helpers, say }));
+      all.push(await measure(file, { count, byModule, folder: tests, say }));
       keep([...all, ...kept.filter((entry) => !all.some((one) => one.file === entry.file))]);
     }
   }
@@ -71,10 +86,10 @@ function keep(entries) {
 
 /**
  * @param {string} file
- * @param {{ count: number, byModule: (numbers: number[]) => Met, helpers: string[], say: (text: string) => void }} of
+ * @param {{ count: number, byModule: (numbers: number[]) => Met, folder: string, say: (text: string) => void }} of
  * @returns {Promise<Measured>}
  */
-async function measure(file, { count, byModule, helpers, say }) {
+async function measure(file, { count, byModule, folder, say }) {
   const order = { way: "measure", count };
   let answer = await run(file, order, { say });
   // Without a mutant nothing but the machine ends a process: once more.
@@ -87,5 +102,5 @@ async function measure(file, { count, byModule, helpers, say }) {
     id !== undefined && met ? [{ id, name, ms, wallMs, passed, met: byModule(met) }] : [],
   );
   say(`measured ${file}: ${tests.length} tests`);
-  return { file, digest: digestOf(file, loaded, helpers), loaded, outside: byModule(outside), tests };
+  return { file, digest: digestOf(file, loaded, folder), loaded, outside: byModule(outside), tests };
 }

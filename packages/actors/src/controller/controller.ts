@@ -103,8 +103,10 @@ export class Reign implements Controller {
   #isMeasuring = false;
   #isOver = false;
   /** Facts said without a record. */
+  // no mutant: it tells the ids of these facts apart, whatever the first one is
   #said = 0;
   /** Public facts said of the last record. */
+  // no mutant: each record sets it, and no fact comes before the first
   #announced = 0;
   #resolveEnd: (end: ControllerEnd) => void = () => {};
 
@@ -276,6 +278,7 @@ export class Reign implements Controller {
       accept: (message, settle, redeliveries) => {
         if (messageTable[message.kind].direction === "heartbeat") {
           this.#watch.heard(message);
+          // no mutant: heartbeats come without a delivery that would be settled or come again, so nobody looks at the answer
           return true;
         }
         this.#watch.reported(message);

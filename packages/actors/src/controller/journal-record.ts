@@ -57,7 +57,7 @@ const eventsSchema = z.strictObject({
   v: z.literal(1),
   ...writing,
   told: z.number().int().nonnegative().optional(),
-  events: z.array(eventSchema).max(100_000),
+  events: z.array(eventSchema),
 });
 
 const partSchema = z.strictObject({

@@ -71,6 +71,6 @@ function pause(clock: Clock, signal: AbortSignal): Promise<void> {
       resolve();
     };
     const cancel = clock.after(lookEveryMs, done);
-    signal.addEventListener("abort", done, { once: true });
+    signal.addEventListener("abort", done);
   });
 }

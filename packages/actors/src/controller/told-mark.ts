@@ -2,16 +2,17 @@
 
 /** Follows the facts of one controller, in the order of their records. */
 export class ToldMark {
-  /** By record, those of its facts that the broker has not stored. */
-  readonly #open = new Map<number, number>();
+  /** By record, how many of its facts the broker has not stored. */
+  readonly #open = new Map<number, { left: number }>();
 
   /** A fact of record `seq` is to be said. @returns To be called once it is stored, or can never be. */
   says(seq: number): () => void {
-    this.#open.set(seq, (this.#open.get(seq) ?? 0) + 1);
+    const facts = this.#open.get(seq) ?? { left: 0 };
+    facts.left += 1;
+    this.#open.set(seq, facts);
     return () => {
-      const left = (this.#open.get(seq) ?? 1) - 1;
-      if (left > 0) this.#open.set(seq, left);
-      else this.#open.delete(seq);
+      facts.left -= 1;
+      if (facts.left === 0) this.#open.delete(seq);
     };
   }
 
