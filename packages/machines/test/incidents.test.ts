@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { applyFact, emptyIncidentLog, ettrOf, type IncidentFact, type IncidentLog } from "../src/incidents.ts";
+import {
+  applyFact,
+  disturbed,
+  emptyIncidentLog,
+  ettrOf,
+  type IncidentFact,
+  type IncidentLog,
+} from "../src/incidents.ts";
 
 const after = (...facts: readonly IncidentFact[]): IncidentLog => facts.reduce(applyFact, emptyIncidentLog);
 
@@ -192,7 +199,123 @@ describe("an incident", () => {
   });
 });
 
+describe("the log of incidents", () => {
+  const member = <K extends "member.suspected" | "member.hung">(kind: K, id: string, atMs: number): IncidentFact => ({
+    ...({ kind, body: { ...name(id), evidence: "no heartbeat" }, atMs } as IncidentFact),
+  });
+  const recovered = (id: string, atMs: number): IncidentFact => ({ kind: "member.recovered", body: name(id), atMs });
+  const joined = (id: string, atMs = 1): IncidentFact => ({ kind: "member.joined", body: name(id), atMs });
+  const left = (id: string, atMs = 2): IncidentFact => ({
+    kind: "member.left",
+    body: { ...name(id), reason: "asked" },
+    atMs,
+  });
+  const retried = (step: number, atMs: number): IncidentFact => ({
+    ...{ kind: "step.retried", body: { step, attempt: 2, reason: "lost" }, atMs },
+  });
+  const alarm = (what: string, atMs: number) =>
+    ({ kind: "alarm.raised", body: { alarm: what, detail: "to step 4" }, atMs }) as IncidentFact;
+  const started = (term: number): IncidentFact => ({ kind: "job.started", body: { term, steps: 9, seed: 1 }, atMs: 3 });
+  const open = (log: IncidentLog) => log.incidents.filter((one) => one.recoveredAtMs === null).map((one) => one.target);
+
+  it("is empty of a job to which nothing has happened", () => {
+    const never = { firstCommitMs: null, lastCommitMs: null, productiveMs: 0, calm: [], isDisturbed: false };
+    const none = { incidents: [], counts: {}, tokensWasted: 0, open: {}, telling: null, workers: 0, isTakenUp: false };
+    expect(emptyIncidentLog).toEqual({ ...never, ...none });
+    expect(ettrOf(emptyIncidentLog)).toBeNull();
+    expect(after(started(1))).toEqual(emptyIncidentLog);
+  });
+
+  it("remembers the last 2,048 one by one and counts them all", () => {
+    const log = after(...Array.from({ length: 2_050 }, (_, i) => member("member.hung", `rollout-${i}`, i)));
+    expect([log.incidents.length, log.incidents[0]?.target, log.counts]).toEqual([
+      ...[2_048, "rollout-2", { "member.hung": 2_050 }],
+    ]);
+  });
+
+  it("counts trainers and samplers that come and go, and nobody else, and no doubt about them", () => {
+    const workers = (...facts: readonly IncidentFact[]) => after(...facts).workers;
+    expect(workers(joined("policy-0"), joined("rollout-0"), joined("checkpoint-0"))).toBe(2);
+    expect(workers(joined("policy-0"), joined("rollout-0"), left("checkpoint-0"))).toBe(2);
+    expect(workers(joined("policy-0"), member("member.suspected", "policy-0", 2), recovered("policy-0", 3))).toBe(1);
+    expect(workers(joined("policy-0"), joined("rollout-0"), died("policy-0", 2))).toBe(1);
+  });
+
+  it("ends the doubt about one member, and no other incident of it, when that one is heard again", () => {
+    const doubts = [member("member.suspected", "policy-0", 1), member("member.hung", "rollout-0", 2)];
+    expect(open(after(...doubts, recovered("rollout-0", 3)))).toEqual(["policy-0"]);
+    expect(open(after(...doubts, recovered("policy-0", 3)))).toEqual(["rollout-0"]);
+    expect(open(after(died("policy-0", 1), left("policy-0")))).toEqual(["policy-0"]);
+  });
+
+  it("takes a hang for the first evidence of a death as well, in silence for no time", () => {
+    const log = after(member("member.hung", "policy-0", 5), died("policy-0", 9));
+    expect(log.incidents).toMatchObject([{ kind: "policy.died", detectedAtMs: 5, silentMs: 0 }]);
+  });
+
+  it("ends the death of one checkpoint actor or node when that one is back, and no trainer's", () => {
+    const node = { id: "node-0", role: "node" as const, incarnation: "n" };
+    const facts: readonly IncidentFact[] = [
+      ...[died("checkpoint-0", 1), died("checkpoint-1", 1), died("policy-0", 1)],
+      { kind: "member.died", body: { ...node, evidence: "SIGKILL" }, atMs: 1 },
+    ];
+    expect(open(after(...facts, joined("checkpoint-0"), joined("policy-0")))).toEqual([
+      "checkpoint-1",
+      "policy-0",
+      "node-0",
+    ]);
+    const back: IncidentFact = { kind: "member.joined", body: node, atMs: 2 };
+    expect(open(after(...facts, back))).not.toContain("node-0");
+  });
+
+  it("has a rollback and a failed attempt open until the next commit, and no other alarm", () => {
+    const log = after(alarm("rollback", 1), alarm("stragglers", 1), retried(3, 2));
+    expect(log.incidents).toMatchObject([
+      { kind: "rollback", target: "job", evidence: "to step 4", recoveredAtMs: null },
+      { kind: "step.retried", target: "step 3", evidence: "lost", recoveredAtMs: null },
+    ]);
+    expect(open(applyFact(log, committed(3, 9)))).toEqual([]);
+  });
+
+  it("explains a failed attempt by a death of a trainer or the same step, while that is open, and by nothing else", () => {
+    const kinds = (...facts: readonly IncidentFact[]) => after(...facts).incidents.map(({ kind }) => kind);
+    expect(kinds(member("member.hung", "policy-0", 1), retried(3, 2))).toContain("step.retried");
+    expect(kinds(died("policy-0", 1), committed(2, 2), retried(3, 3))).toContain("step.retried");
+    expect(kinds(retried(3, 1), retried(4, 2))).toEqual(["step.retried", "step.retried"]);
+  });
+
+  it("says of a death alone what was drawn for nothing because of it", () => {
+    const doubt = [member("member.suspected", "rollout-0", 1), recovered("rollout-0", 2)];
+    const log = after(...doubt, died("rollout-1", 3), died("rollout-0", 4), released("rollout-0", ["4.0"], 4, 30));
+    expect(log.incidents.map(({ tokensWasted }) => tokensWasted)).toEqual([0, 0, 30]);
+    expect(open(log)).toEqual(["rollout-0"]);
+    const { tokensWasted: _, ...untold } = released("rollout-0", ["4.0"], 4).body as { tokensWasted?: number };
+    const silent = { kind: "groups.released", body: untold, atMs: 4 } as unknown as IncidentFact;
+    expect(after(died("rollout-0", 4), silent).tokensWasted).toBe(0);
+  });
+
+  it("is disturbed by what no event tells, until the next commit", () => {
+    const log = disturbed(after(committed(1, 0), committed(2, 100)));
+    expect(log.isDisturbed).toBe(true);
+    expect(applyFact(log, committed(3, 900))).toMatchObject({ isDisturbed: false, productiveMs: 200, calm: [100] });
+  });
+});
+
 describe("effective training time", () => {
+  it("begins with the first commit, and knows a calm step by the middle one of the last 256", () => {
+    expect(after(committed(1, 100))).toMatchObject({
+      productiveMs: 0,
+      calm: [],
+      firstCommitMs: 100,
+      lastCommitMs: 100,
+    });
+    const steps = [0, 100, 300, 1_200].map((atMs, i) => committed(i + 1, atMs));
+    const log = after(...steps, died("policy-0", 1_300), committed(5, 3_200));
+    expect([log.calm, log.productiveMs]).toEqual([[100, 200, 900], 1_400]);
+    const long = after(...Array.from({ length: 300 }, (_, i) => committed(i, (i * (i + 1)) / 2)));
+    expect([long.calm.length, long.calm[0]]).toEqual([256, 44]);
+  });
+
   const calm = [committed(1, 0), committed(2, 1_000), committed(3, 2_000), committed(4, 3_000)];
 
   it("is all of it without incidents, and unknown before two commits", () => {

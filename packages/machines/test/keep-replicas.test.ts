@@ -2,6 +2,7 @@
 import { type NodeContext, type NodeEvent, nodeLogic } from "@muster/machines";
 import type { RankOrder } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
+import type { Keeping } from "../src/node/keep-replicas.ts";
 import { restartDelayMs } from "../src/restart-rule.ts";
 
 const capacity = { policy: null, rollout: null, checkpoint: null };
@@ -284,5 +285,215 @@ describe("a rank of a replica of several processes", () => {
     const node = new Node();
     told(node, 1, rank());
     expect(told(node, 2)).toEqual(["node.assigned", "keeper.end rollout-0.2", "timer.start late-rollout-0.2 50 ms"]);
+  });
+});
+
+describe("an end of a process", () => {
+  it("is told and changes nothing where it is of another life, of nobody, or of one that has no process", () => {
+    const node = new Node();
+    expect(shown(node.exit("r9", 1))).toEqual(["process.exited"]);
+    node.assign(1, { id: "r0", life: 2 });
+    const { kept } = node;
+    expect(shown(node.exit("r0", 1))).toEqual(["process.exited"]);
+    expect(node.kept).toEqual(kept);
+    node.exit("r0", 2, { code: 0 });
+    const left = node.kept;
+    expect(shown(node.exit("r0", 2))).toEqual(["process.exited"]);
+    expect(node.kept).toEqual(left);
+  });
+
+  it("says what it was, and neither memory nor words where there is nothing to say of them", () => {
+    const node = new Node();
+    const exit = { type: "keeper.exited", atMs: 0, id: "r0", life: 1, pid: 7, code: 3, signal: null } as const;
+    const said = { id: "r0", host: "h", pid: 7, code: 3, signal: null, life: 1 };
+    expect(node.hear({ ...exit, oom: false })[0]?.body).toStrictEqual(said);
+    expect(node.hear({ ...exit, oom: true, words: "bye" })[0]?.body).toStrictEqual({
+      ...said,
+      oom: true,
+      words: "bye",
+    });
+  });
+
+  it("with code 0 is a leave, but not of a life that is replaced, nor with another code", () => {
+    const replaced = new Node();
+    replaced.assign(1, { id: "r0", life: 1 });
+    replaced.assign(2, { id: "r0", life: 2 });
+    expect(shown(replaced.exit("r0", 1, { code: 0 }))).toContain("timer.start due-r0 0 ms");
+    const failed = new Node();
+    failed.assign(1, { id: "r0", life: 1 });
+    expect(shown(failed.exit("r0", 1, { code: 1 }))).toContain("timer.start due-r0 250 ms");
+  });
+
+  it("of one that is asked for again while it ends is followed by its next life, and of one that is not, by none", () => {
+    const back = new Node();
+    back.assign(1, { id: "r0", life: 1 });
+    back.assign(2);
+    back.assign(3, { id: "r0", life: 1 });
+    expect(shown(back.exit("r0", 1, { code: 0 }))).toContain("timer.start due-r0 0 ms");
+    const gone = new Node();
+    gone.assign(1, { id: "r0", life: 1 });
+    gone.assign(2, { id: "r0", life: 2 });
+    expect(shown(gone.assign(3))).toEqual(["node.assigned"]);
+    expect(shown(gone.exit("r0", 1))).toEqual(["process.exited", "timer.cancel late-r0"]);
+    expect(gone.kept).toEqual({});
+  });
+
+  it("counts as a death where memory was short, however long the process lived, and where it ended by itself", () => {
+    const dies = (how: Exit): boolean => {
+      const node = new Node();
+      node.assign(1, { id: "r0", life: 1 });
+      let last: readonly string[] = [];
+      for (let life = 1; life <= 6; life++) {
+        last = shown(node.exit("r0", life, { ...how, atMs: life * 90_000 }));
+        node.hear({ type: "keeper.due", id: "r0" });
+      }
+      return last.includes("process.retired");
+    };
+    expect([dies({}), dies({ oom: true }), dies({ code: 1 }), dies({ signal: "SIGSEGV" })]).toEqual([
+      ...[false, true, true, true],
+    ]);
+  });
+
+  it("after exactly ten seconds of life is nobody's fault, and a moment earlier it is", () => {
+    const deathsAfter = (livedMs: number): number | undefined => {
+      const node = new Node();
+      node.assign(1, { id: "r0", life: 1 });
+      node.exit("r0", 1, { atMs: 0 });
+      node.hear({ type: "keeper.due", id: "r0" });
+      node.exit("r0", 2, { atMs: restartDelayMs(1) + livedMs });
+      return node.kept.r0?.deaths.length;
+    };
+    expect([deathsAfter(9_999), deathsAfter(10_000)]).toEqual([2, 0]);
+  });
+});
+
+describe("what a node keeps", () => {
+  it("takes the pid of a process that ends, and of none that has no process", () => {
+    const node = new Node();
+    const started = (life: number, port?: number) =>
+      node.hear({ type: "keeper.started", id: "r0", life, pid: 7, ...(port ? { port } : {}) });
+    expect(started(1)).toMatchObject([{ type: "drop", reason: "not running" }]);
+    node.assign(1, { id: "r0", life: 1 });
+    expect(started(1)[0]?.body).toStrictEqual({ id: "r0", host: "h", pid: 7, life: 1 });
+    expect(started(1, 29_500)[0]?.body).toStrictEqual({ id: "r0", host: "h", pid: 7, life: 1, port: 29_500 });
+    node.assign(2);
+    expect(started(1)).toMatchObject([{ kind: "process.started" }]);
+    const paused = new Node();
+    paused.assign(1, { id: "r0", life: 1 });
+    paused.exit("r0", 1);
+    const late = paused.hear({ type: "keeper.started", id: "r0", life: 1, pid: 7 });
+    expect(late).toMatchObject([{ type: "drop", reason: "not running" }]);
+  });
+
+  it("lets one go at once that pauses, and begins one again that was given up", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    node.exit("r0", 1);
+    expect(shown(node.assign(2))).toEqual(["node.assigned", "timer.cancel due-r0"]);
+    expect(node.kept).toEqual({});
+    expect(node.hear({ type: "keeper.late", id: "r0" })).toMatchObject([{ type: "drop", reason: "not ending" }]);
+    const retired = new Node();
+    retired.assign(1, { id: "r0", life: 1 });
+    for (let life = 1; life <= 6; life++) {
+      retired.exit("r0", life, { atMs: life });
+      retired.hear({ type: "keeper.due", id: "r0" });
+    }
+    expect(retired.kept.r0).toMatchObject({ state: "retired", life: 6 });
+    expect(shown(retired.assign(2, { id: "r0", life: 7 }))).toEqual(["node.assigned", "keeper.start r0"]);
+    expect(retired.kept.r0).toMatchObject({ state: "running", life: 7, deaths: [] });
+  });
+
+  it("goes on with one that pauses or waits, whatever life is asked for, and with that life", () => {
+    const node = new Node();
+    node.assign(1, { id: "r0", life: 1 });
+    node.exit("r0", 1);
+    expect(shown(node.assign(2, { id: "r0", life: 5 }))).toEqual(["node.assigned"]);
+    expect(node.hear({ type: "keeper.due", id: "r0" })).toMatchObject([{ type: "keeper.start", life: 5 }]);
+    const waiting = new Node();
+    waiting.assign(1, { id: "r0", life: 1, devices: ["0"] });
+    waiting.assign(2, { id: "r1", life: 1, devices: ["0"] });
+    expect(shown(waiting.assign(3, { id: "r1", life: 4, devices: ["0"] }))).toEqual(["node.assigned"]);
+    expect(waiting.exit("r0", 1).at(-1)).toMatchObject({ type: "keeper.start", id: "r1", life: 4 });
+  });
+
+  it("knows the last sixty-four commands again", () => {
+    const node = new Node();
+    const signal = (n: number) =>
+      shown(node.hear({ type: "node.signal", body: { commandId: `c${n}`, id: "r0", signal: "SIGSTOP" } }));
+    for (let n = 0; n < 64; n++) expect(signal(n)).toEqual(["node.signalled"]);
+    expect(node.hear({ type: "node.signal", body: { commandId: "c0", id: "r0", signal: "SIGSTOP" } })).toMatchObject([
+      { type: "drop", reason: "sent already" },
+    ]);
+    expect(signal(64)).toEqual(["node.signalled"]);
+    expect([
+      shown(node.hear({ type: "node.signal", body: { commandId: "c1", id: "r0", signal: "SIGSTOP" } })),
+      signal(0),
+    ]).toEqual([...[["node.signal"], ["node.signalled"]]]);
+  });
+
+  it("ends when it is stopped or fenced, each of its processes as well, and keeps nothing before it is clean", () => {
+    for (const type of ["replica.stop", "replica.fenced"] as const) {
+      const node = new Node();
+      node.assign(1, { id: "r0", life: 1 });
+      expect(shown(node.hear({ type, body: { reason: "so" } }))).toEqual([
+        "keeper.end r0",
+        "timer.start late-r0 50 ms",
+      ]);
+    }
+    const fresh = nodeLogic.init({ host: "h", capacity, graceMs: 50 }).snapshot;
+    const hear = (event: object) => nodeLogic.step(fresh, event as NodeEvent).effects;
+    expect(hear({ type: "node.assign", body: { revision: 1, replicas: [] } })).toMatchObject([{ type: "drop" }]);
+    expect(hear({ type: "keeper.due", id: "r0" })).toMatchObject([{ type: "drop", kind: "keeper.due" }]);
+    expect(hear({ type: "host.signs", signs: [] })).toEqual([]);
+    expect(hear({ type: "replica.registered" })).toEqual([{ type: "keeper.clean" }]);
+    expect(new Node().hear({ type: "replica.registered" } as NodeEvent)).toEqual([]);
+    expect(new Node().assign(0)).toMatchObject([{ kind: "node.assigned", body: { revision: 0 } }]);
+  });
+});
+
+describe("a rank that goes", () => {
+  const order = (patch: Partial<RankOrder> = {}): RankOrder => ({
+    ...{ id: "r0", role: "rollout", rank: 1, life: 1, isDue: true, size: 2, localRank: 0, localSize: 1 },
+    ...{ nodeRank: 1, master: { address: "127.0.0.1", port: 29_500 } },
+    ...patch,
+  });
+
+  it("has one second to leave where a replica of one process has more", () => {
+    let { snapshot } = nodeLogic.init({ host: "h", capacity, graceMs: 30_000 });
+    const hear = (event: NodeEvent): readonly Said[] => {
+      const step = nodeLogic.step(snapshot, event);
+      snapshot = step.snapshot;
+      return step.effects as readonly Said[];
+    };
+    hear({ type: "keeper.cleaned", ended: [] });
+    const sole = { id: "r1", role: "rollout" as const, life: 1 };
+    hear({ type: "node.assign", body: { revision: 1, replicas: [sole], ranks: [order()] } });
+    const gone = shown(hear({ type: "node.assign", body: { revision: 2, replicas: [] } }));
+    expect(gone).toContain("timer.start late-r0.1 1000 ms");
+    expect(gone).toContain("timer.start late-r1 30000 ms");
+  });
+
+  it("is killed once when a later life is asked for, and kept where its life is the one", () => {
+    const node = new Node();
+    const told = (revision: number, patch: Partial<RankOrder>) =>
+      shown(node.hear({ type: "node.assign", body: { revision, replicas: [], ranks: [order(patch)] } }));
+    told(1, {});
+    expect(told(2, { life: 1 })).toEqual(["node.assigned"]);
+    expect(told(3, { life: 2 })).toEqual(["node.assigned", "keeper.end r0.1"]);
+    expect(told(4, { life: 3 })).toEqual(["node.assigned"]);
+    expect(node.exit("r0.1", 1).at(-1)).toMatchObject({ type: "keeper.start", life: 3 });
+    expect(node.hear({ type: "keeper.started", id: "r0.1", life: 3, pid: 7 })[0]?.body).toMatchObject({
+      id: "r0",
+      rank: 1,
+    });
+  });
+
+  it("comes back when it is wanted again while it ends", () => {
+    const node = new Node();
+    const body = { revision: 1, replicas: [], ranks: [order()] };
+    node.hear({ type: "node.assign", body });
+    node.hear({ type: "node.assign", body: { revision: 2, replicas: [] } });
+    node.hear({ type: "node.assign", body: { ...body, revision: 3, ranks: [order({ life: 2 })] } });
+    expect(node.exit("r0.1", 1).at(-1)).toMatchObject({ type: "keeper.start", id: "r0.1", life: 2 });
   });
 });

@@ -1,8 +1,9 @@
 /** What single replicas do, beyond what the walk of their graphs shows: the content of what they say. */
-import { checkpointLogic, membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
+import { membershipLogic, policyLogic, rolloutLogic } from "@muster/machines";
 import { chunksOf } from "@muster/machines/internal";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
+import { checkpointLogic } from "../src/checkpoint/checkpoint-machine.ts";
 import { registrationOf } from "../src/membership/membership-machine.ts";
 import { plan } from "./plans.ts";
 import { type Effect, eventOf, Replica } from "./replica.ts";
@@ -54,7 +55,11 @@ describe("a checkpoint actor that writes", () => {
   ])("and is asked for %s", (_, asked, does) => {
     const actor = new Replica(checkpointLogic, { checkpointMs: 9 });
     expect(actor.hear(save(1, 5)).map(({ type }) => type)).toEqual(["checkpoint.write"]);
+    const timers = actor.effects.length;
     expect(actor.hear(asked).map(({ type }) => type)).toEqual(does);
+    // Whoever begins anew has the whole time for it.
+    const starts = actor.effects.slice(timers).filter(({ type }) => type === "timer.start");
+    expect(starts).toHaveLength(does === abort ? 1 : 0);
   });
 });
 
@@ -78,6 +83,25 @@ describe("what a checkpoint actor hears of its work", () => {
       expect(actor.hear({ type, ...wanted, cause: "no" }), type).toMatchObject([{ type: "report" }]);
       expect(actor.hear({ type, ...wanted, cause: "no" }), `${type} again`).toMatchObject([{ type: "drop" }]);
     }
+  });
+
+  it("is of the version that it wants to keep in memory, and it says what it keeps when it is asked again", () => {
+    const actor = new Replica(checkpointLogic, { checkpointMs: 9, pullMs: 7 });
+    const pull = (version: number) => ({
+      type: "weights.pull",
+      body: { lineage: 0, version, sections: [], holders: [] },
+    });
+    const end = (type: string, version: number, lineage = 0) => ({ type, lineage, version, sections: [], cause: "no" });
+    actor.hear(pull(2));
+    expect(actor.hear(pull(2))).toMatchObject([{ type: "drop", reason: "already pulling it" }]);
+    for (const type of ["weights.pulled", "weights.errored"])
+      for (const other of [end(type, 1), end(type, 2, 1)])
+        expect(actor.hear(other), type).toMatchObject([{ type: "drop", reason: "late" }]);
+    expect(actor.hear(end("weights.pulled", 2))).toMatchObject([{ kind: "weights.held", body: { version: 2 } }]);
+    expect(actor.hear(pull(2))).toMatchObject([{ kind: "weights.held", body: { version: 2 } }]);
+    expect(actor.hear(pull(1))).toMatchObject([{ type: "drop", reason: "older weights" }]);
+    actor.hear(pull(3));
+    expect(actor.hear(end("weights.errored", 3))).toMatchObject([{ kind: "weights.failed", body: { version: 3 } }]);
   });
 
   it("begins with another version when that is wanted in place of the one on its way", () => {

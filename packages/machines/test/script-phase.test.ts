@@ -34,6 +34,20 @@ test("1 to 4: samplers with groups on lease; at most sixteen are named, the othe
   expect([crowded.waitsFor.length, crowded.more]).toEqual([16, 4]);
 });
 
+test("1 to 4: with nothing on lease yet, and with an evaluation beside the sampling, whose samplers are named last", () => {
+  expect(scriptPhaseOf(working())).toMatchObject({
+    phases: [1, 4],
+    says: "sample step 4 and collect its groups",
+    waitsFor: [],
+  });
+  const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 2, prompts: 0, correct: 0 };
+  const leases = { a: lease("r1", { purpose: "eval", chunk: 0, from: 0, count: 4 }), b: lease("r0", group(0)) };
+  expect(scriptPhaseOf(working({ patch: { evaluation, leases } }))).toMatchObject({
+    phases: [1, 4],
+    waitsFor: ["r0: 1 of training on lease", "r1: 1 of evaluation on lease"],
+  });
+});
+
 test("5 and 6: only the evaluation is out", () => {
   const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 2, prompts: 0, correct: 0 };
   const leases = { a: lease("r0", { purpose: "eval", chunk: 0, from: 0, count: 4 }) };

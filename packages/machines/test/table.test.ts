@@ -5,6 +5,7 @@ import { changedKeys } from "../src/table/diff.ts";
 import { keptFold } from "../src/table/fold.ts";
 import { firstOf, restOf } from "../src/table/list.ts";
 import { entriesOf, sizeOf, type Table, treeOf, valuesOf, withEntry, withoutEntry } from "../src/table/table.ts";
+import { emptyTrie, slotOf, slotsOf, type Trie, withSlot } from "../src/table/trie.ts";
 
 type Act = { readonly key: number; readonly value: number; readonly isGone: boolean };
 
@@ -134,6 +135,7 @@ describe("what two tables differ in, key by key", () => {
     ["a table and one that it came out of", later, kin, ["r7", "r150"]],
     ["a table and it without an entry", kin, withoutEntry(kin, "r9"), ["r9"]],
     ["a table and one of a level more", kin, grown, Array.from({ length: 900 }, (_, i) => `s${i}`)],
+    ["two tables of three levels", grown, withEntry(grown, "s700", -1), ["s700"]],
     ["two tables in another order, which never were one", kin, withEntry<number>(turned, "r0", 0), ["r0"]],
     ["a table and a record", kin, start, ["r0"]],
   ])("is exactly what changed between %s", (_, a, b, expected) => {
@@ -203,5 +205,81 @@ describe("a table", () => {
       delete table.r1;
     }).toThrow(TypeError);
     expect(table.r1).toBe(5);
+  });
+});
+
+describe("the tree of a table", () => {
+  const filled = (slots: readonly number[]): Trie<string> =>
+    slots.reduce<Trie<string>>((trie, slot) => withSlot(trie, slot, `${slot}`), emptyTrie);
+
+  it("has nothing in a slot beyond its last level, and grows by one level for the first one there", () => {
+    const full = filled(Array.from({ length: 32 }, (_, slot) => slot));
+    expect([full.depth, slotOf(full, 31), slotOf(full, 32), slotOf(full, 1_024)]).toEqual([
+      0,
+      "31",
+      undefined,
+      undefined,
+    ]);
+    const grown = withSlot(full, 32, "32");
+    expect([grown.depth, slotOf(grown, 0), slotOf(grown, 32)]).toEqual([1, "0", "32"]);
+    expect([...slotsOf(grown)]).toEqual(Array.from({ length: 33 }, (_, slot) => `${slot}`));
+  });
+
+  it("keeps no branch in which nothing is left", () => {
+    const slots = [3, 40, 41, 2_000];
+    const one = slots.slice(1).reduce<Trie<string>>((trie, slot) => withSlot(trie, slot, undefined), filled(slots));
+    expect([...slotsOf(one)]).toEqual(["3"]);
+    expect(JSON.stringify(withSlot(one, 3, undefined).root)).toBe("[]");
+  });
+});
+
+describe("a table of any size", () => {
+  const named = (count: number): Table<number> =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`r${i}`, i]));
+
+  it("is a plain record of up to 63 entries, and a tree when an entry of 64 is changed", () => {
+    expect(treeOf(withEntry(named(63), "r1", 5))).toBeUndefined();
+    expect(treeOf(withEntry(named(64), "r1", 5))).toMatchObject({ size: 64, places: { given: 64 } });
+    expect(treeOf(withoutEntry(named(64), "r1"))?.size).toBe(63);
+  });
+
+  it("begins anew when more than four times as many slots as it has entries, and a thousand, were given", () => {
+    let table = named(100);
+    let most = 0;
+    for (let i = 0; i < 4_000; i++) {
+      table = withoutEntry(withEntry(table, `lease-${i}`, i), `lease-${i - 100}`);
+      most = Math.max(most, treeOf(table)?.places?.given ?? 0);
+    }
+    expect([sizeOf(table), most]).toEqual([200, 4 * 200 + 1_024 + 1]);
+  });
+
+  it("describes an entry as a record does", () => {
+    const table = withEntry(named(100), "r1", 5);
+    const describe = (of: Table<number>, key: string) => Reflect.getOwnPropertyDescriptor(of, key);
+    for (const key of ["r1", "r100", "toString"])
+      expect([key, describe(table, key)]).toEqual([key, describe({ ...named(100), r1: 5 }, key)]);
+  });
+});
+
+describe("what is known of a table", () => {
+  it("is found in one of three levels as in a record, and where there can be none nothing is looked at", () => {
+    const values = Object.fromEntries(Array.from({ length: 1_200 }, (_, i) => [`r${i}`, i]));
+    const table = withEntry<number>(values, "r0", 0);
+    const looked: number[] = [];
+    const isLast = (value: number): boolean => {
+      looked.push(value);
+      return value > 1_197;
+    };
+    expect(sum.select(table, ({ max }) => max > 1_197, isLast)).toEqual([1_198, 1_199]);
+    expect(looked).toEqual(Array.from({ length: 1_200 - 1_184 }, (_, i) => 1_184 + i));
+  });
+});
+
+describe("a list from which something is taken again and again", () => {
+  it("is as quick to read after ten thousand times as after the first", () => {
+    const all: readonly number[] = Array.from({ length: 10_300 }, (_, i) => i);
+    let rest = all;
+    for (let i = 0; i < 10_000; i++) rest = restOf(rest, 1);
+    expect([rest[0], rest.length, ...firstOf(rest, 1)]).toEqual([10_000, 300, 10_000]);
   });
 });

@@ -84,8 +84,7 @@ const machine = setup({
   guards: {
     isThis: ({ context: { save }, event }) =>
       "step" in event &&
-      save !== null &&
-      event.step === save.step &&
+      event.step === save?.step &&
       event.lineage === save.lineage &&
       partOf("shards" in event ? event : {}) === partOf(save),
     // A new lineage begins at an older step, and shards that somebody else did not finish are of the same one.

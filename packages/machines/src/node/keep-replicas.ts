@@ -2,7 +2,7 @@
  * A node's table of processes, stepped by pure functions: what is missing starts, what is not wanted ends, what died starts again by the
  * rule of `restart-rule.ts`. A rank of a replica of several starts again only when the controller says so, which does it for all of them.
  */
-import { type Body, processNameOf, processOf, type RankOrder } from "@muster/protocol";
+import { type Body, processNameOf, processOf, type RankOrder, type ReplicaRole } from "@muster/protocol";
 import type { TimerEffect } from "../logic.ts";
 import { report } from "../replica-events.ts";
 import { deathsMax, deathWindowMs, goodLifeMs, isKillSignal, restartDelayMs } from "../restart-rule.ts";
@@ -96,7 +96,7 @@ function ownExit(context: NodeContext, event: Exited, ended: NodeEffect): Keepin
 
 /** The deaths that count after this one. */
 function deathsAfter(kept: Kept, { atMs, oom, signal }: Exited): readonly number[] {
-  const livedMs = kept.endedAtMs === null ? 0 : atMs - kept.endedAtMs - restartDelayMs(kept.deaths.length);
+  const livedMs = atMs - (kept.endedAtMs ?? atMs) - restartDelayMs(kept.deaths.length);
   if (isKillSignal(signal) && !oom && livedMs >= goodLifeMs) return [];
   return [...kept.deaths.filter((at) => atMs - at < deathWindowMs), atMs];
 }
@@ -172,22 +172,7 @@ function release(context: NodeContext, id: string): Keeping {
 
 function want(context: NodeContext, wanted: Body<"node.assign">["replicas"][number]): Keeping {
   const { id, role, life: least, devices = null } = wanted;
-  const kept = context.kept[id];
-  if (!kept) {
-    const fresh = {
-      role,
-      isWanted: true,
-      least,
-      life: least - 1,
-      state: "left",
-      devices,
-      held: null,
-      pid: null,
-      deaths: [],
-      endedAtMs: null,
-    } as const;
-    return start(context, id, fresh);
-  }
+  const kept = context.kept[id] ?? notYet(role, least);
   const next: Kept = { ...kept, isWanted: true, least, devices };
   const isOnOthers = kept.state === "running" && String(kept.held) !== String(devices);
   const isFine = (kept.life >= least && !isOnOthers) || kept.state === "pausing" || kept.state === "waiting";
@@ -199,14 +184,19 @@ function want(context: NodeContext, wanted: Body<"node.assign">["replicas"][numb
   return { context: ended, effects: [{ type: "keeper.end", id, how: "kill" }] };
 }
 
+/** Of what was never here: as if the life before the one that is asked for had left. */
+function notYet(role: ReplicaRole, least: number): Kept {
+  // no mutant: whoever asks for it says so again
+  const isWanted = true;
+  const nothing = { devices: null, held: null, pid: null, deaths: [], endedAtMs: null };
+  return { role, isWanted, least, life: least - 1, state: "left", ...nothing };
+}
+
 /** A rank of a replica of several: a life that is over is ended at once, another one begins when the controller says so. */
 function wantRank(context: NodeContext, rank: RankOrder): Keeping {
   const { role, life: least, devices = null } = rank;
   const id = processNameOf(rank.id, rank.rank);
-  const kept = context.kept[id] ?? {
-    ...{ role, isWanted: true, least, life: 0, state: "left", devices, held: null, pid: null, deaths: [] },
-    endedAtMs: null,
-  };
+  const kept = context.kept[id] ?? notYet(role, least);
   const next: Kept = { ...kept, isWanted: true, least, devices, rank };
   if (!hasProcess(kept)) return begin(context, id, { ...next, state: "left" });
   if (kept.life >= least || kept.state === "ending") return { context: put(context, id, next), effects: [] };
@@ -240,12 +230,14 @@ function startFreed(keeping: Keeping): Keeping {
 
 /** Whether another process of this node has one of these devices. */
 function isTaken(context: NodeContext, id: string, devices: readonly string[]): boolean {
-  if (devices.length === 0) return false;
-  const others = Object.entries(context.kept).filter(([other, each]) => other !== id && hasProcess(each));
-  return others.some(([, { held }]) => held?.some((device) => devices.includes(device)));
+  return devices.some((device) =>
+    Object.entries(context.kept).some(
+      ([other, each]) => other !== id && hasProcess(each) && each.held?.includes(device),
+    ),
+  );
 }
 
-function hasProcess({ state }: Kept): boolean {
+function hasProcess({ state }: Pick<Kept, "state">): boolean {
   return state === "running" || state === "ending";
 }
 

@@ -119,6 +119,7 @@ function endedWith(barrier: Barrier, outcome: BarrierEnd["outcome"], nowMs: numb
   const arrived = arrivedOf(barrier);
   const missing = missingOf(barrier);
   const left = unfinished(rules.items, Object.values(arrivals).flat());
+  // no mutant: without weights all are alike, whatever each has
   const ranks = arrived.map((rank) => ({ rank, weight: rules.weights[rank] ?? 1 }));
   const coverage = rules.items === 0 ? 1 : 1 - sizeOfRanges(left) / rules.items;
   const waitedMs = Math.max(0, Math.round(nowMs - openedAtMs));

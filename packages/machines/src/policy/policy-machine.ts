@@ -225,8 +225,10 @@ const machine = policySetup.createMachine({
             "breakMesh",
             {
               type: effectAction,
-              params: ({ context }) =>
-                report("mesh.failed", { epoch: context.build?.epoch ?? 0, cause: "not joined in time", missing: [] }),
+              params: ({ context: { build } }) =>
+                build
+                  ? report("mesh.failed", { epoch: build.epoch, cause: "not joined in time", missing: [] })
+                  : unreachable,
             },
           ],
         },
@@ -268,10 +270,7 @@ const machine = policySetup.createMachine({
         "step.errored": {
           guard: "isThisAttempt",
           target: "voted",
-          actions: assign(({ context, event }) => ({
-            vote: abortVote(event, event),
-            brokenEpoch: context.build?.epoch ?? 0,
-          })),
+          actions: ["breakMesh", assign(({ event }) => ({ vote: abortVote(event, event) }))],
         },
         "step.run": { guard: "isOrderedAttempt", actions: [] },
         "step.discard": {
@@ -377,11 +376,11 @@ const machine = policySetup.createMachine({
             {
               type: effectAction,
               params: ({ context: { run } }) =>
-                report("weights.failed", {
-                  lineage: run?.lineage ?? 0,
-                  version: (run?.version ?? 0) + 1,
-                  cause: "not promoted in time",
-                }),
+                run
+                  ? report("weights.failed", {
+                      ...{ lineage: run.lineage, version: run.version + 1, cause: "not promoted in time" },
+                    })
+                  : unreachable,
             },
             { type: "remember", params: { held: null, run: null, vote: null } },
           ],
@@ -391,6 +390,7 @@ const machine = policySetup.createMachine({
   },
 });
 
+// no mutant: any input will do for the actor that is never started
 const sample: PolicyInput = { timing: { initializeMs: 1, pullMs: 1, meshMs: 1, stepMs: 1, commandMs: 1 } };
 
 /** The machine itself, for diagrams and model tests. */

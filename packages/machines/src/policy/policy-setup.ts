@@ -9,6 +9,9 @@ import type { AttemptKey, PolicyContext, PolicyEffect, PolicyEvent, PolicyInput 
 const sameAttempt = (a: AttemptKey | null, b: AttemptKey): boolean =>
   a !== null && a.step === b.step && a.attempt === b.attempt && a.epoch === b.epoch;
 
+const isLater = (a: AttemptKey | null, b: AttemptKey): boolean =>
+  a !== null && (b.step > a.step || (b.step === a.step && b.attempt > a.attempt));
+
 /** The vote that ends an attempt. */
 export const abortVote = (
   run: AttemptKey,
@@ -73,12 +76,12 @@ export const sayJoined = {
 type Failure = Pick<Body<"weights.failed">, "cause" | "damage">;
 
 const wantedFailed = ({ wanted }: PolicyContext, { cause, damage }: Failure): PolicyEffect =>
-  report("weights.failed", {
-    lineage: wanted?.lineage ?? 0,
-    version: wanted?.version ?? 0,
-    cause,
-    ...(damage ? { damage } : {}),
-  });
+  wanted
+    ? report("weights.failed", {
+        ...{ lineage: wanted.lineage, version: wanted.version, cause },
+        ...(damage ? { damage } : {}),
+      })
+    : unreachable;
 
 /** Action that says why the wanted version could not be had. */
 export const sayFailed = {
@@ -103,7 +106,7 @@ export const policySetup = setup({
     ),
     takeRun: assign(({ event }) => (event.type === "step.run" ? { run: event.body, vote: null } : {})),
     takeBuild: assign(({ event }) => (event.type === "mesh.build" ? { build: event.body } : {})),
-    breakMesh: assign(({ context }) => ({ brokenEpoch: context.build?.epoch ?? 0 })),
+    breakMesh: assign(({ context: { build, brokenEpoch } }) => ({ brokenEpoch: build?.epoch ?? brokenEpoch })),
   },
   guards: {
     isNewerEpoch: ({ context, event }) => event.type === "mesh.build" && event.body.epoch > (context.build?.epoch ?? 0),
@@ -119,8 +122,7 @@ export const policySetup = setup({
       digestsOf(event.body.sections) === digestsOf(context.vote?.sections ?? []),
     isMyCommit: ({ context, event }) =>
       event.type === "step.promoted" &&
-      context.run !== null &&
-      event.lineage === context.run.lineage &&
+      event.lineage === context.run?.lineage &&
       event.version === context.run.version + 1,
     isHeld: ({ context, event }) =>
       (event.type === "step.apply" ||
@@ -138,13 +140,10 @@ export const policySetup = setup({
       event.body.version > context.held.version,
     isNewLineage: ({ context, event }) =>
       (event.type === "weights.pull" || event.type === "weights.initialize") &&
-      event.body.lineage > (context.held?.lineage ?? 0),
+      event.body.lineage > (context.held?.lineage ?? event.body.lineage),
     isRunnable: ({ context, event }) => event.type === "step.run" && isRunnable(context, event.body),
-    isNextAttempt: ({ context: { run, ...context }, event }) =>
-      event.type === "step.run" &&
-      run !== null &&
-      (event.body.step > run.step || (event.body.step === run.step && event.body.attempt > run.attempt)) &&
-      isRunnable(context, event.body),
+    isNextAttempt: ({ context, event }) =>
+      event.type === "step.run" && isLater(context.run, event.body) && isRunnable(context, event.body),
     isAnother: ({ context, event }) =>
       (event.type === "weights.pull" || event.type === "weights.initialize") &&
       (event.body.version !== context.wanted?.version || event.body.lineage !== context.wanted.lineage),

@@ -70,8 +70,8 @@ const returned = (chunk: Chunk, reason: string, failure: FailureKind | null = nu
     chunk.id,
   );
 
-const failed = (context: RolloutContext, cause: string): RolloutEffect =>
-  report("weights.failed", { lineage: context.wanted?.lineage ?? 0, version: context.wanted?.version ?? 0, cause });
+const failed = ({ wanted }: RolloutContext, cause: string): RolloutEffect =>
+  wanted ? report("weights.failed", { lineage: wanted.lineage, version: wanted.version, cause }) : unreachable;
 
 const machine = setup({
   types: {} as { context: RolloutContext; events: RolloutEvent; input: RolloutInput },

@@ -20,6 +20,7 @@ function* changedAnywhere<V>(before: Table<V>, after: Table<V>): Generator<strin
 
 function* changedIn<V>(before: Node<V>, after: Node<V>, level: number): Generator<string> {
   if (before === after) return;
+  // no mutant: one place further both are empty
   for (let i = 0; i < Math.max(before.length, after.length); i++) {
     const [a, b] = [before[i], after[i]];
     if (a === b) continue;

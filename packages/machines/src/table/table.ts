@@ -87,7 +87,8 @@ export function entriesOf<V>(table: Table<V>): readonly Entry<V>[] {
 function planted<V>(table: Table<V>): Tree<V> | undefined {
   const entries = Object.entries(table);
   if (entries.length < treeMin) return undefined;
-  const places = isNumber(entries[0]?.[0] ?? "") ? null : new Places();
+  const [[first] = [""]] = entries;
+  const places = isNumber(first) ? null : new Places();
   if (!entries.every(([key]) => fits({ places }, key))) return undefined;
   const trie = entries.reduce<Trie<Entry<V>>>(
     (next, entry) => withSlot(next, places?.give(entry[0]) ?? Number(entry[0]), entry),

@@ -1,7 +1,7 @@
 /** A persistent array with holes: a tree of 32 branches in which a change copies the path to one slot and shares all else. */
 
-const bits = 5;
-const width = 1 << bits;
+// no mutant: how wide a node is shows only in the time that a change takes
+const width = 32;
 
 /** A branch, or what stands in its slots at the lowest level. Never changed once it is made. */
 export type TrieNode<T> = readonly (TrieNode<T> | T | undefined)[];
@@ -14,6 +14,7 @@ export interface Trie<T> {
 }
 
 /** A tree with nothing in it. */
+// no mutant: with a level more than it needs a tree has the same slots
 export const emptyTrie: Trie<never> = { root: [], depth: 0 };
 
 /** What stands in a slot. Pure. */
@@ -53,7 +54,6 @@ function changed<T>(node: TrieNode<T>, { slot, level, value }: SlotChange<T>): T
   const below = (node[branch] ?? []) as TrieNode<T>;
   const part = level > 0 ? changed(below, { slot, level: level - 1, value }) : value;
   const copy = [...node];
-  while (copy.length < branch) copy.push(undefined);
   copy[branch] = part;
   return part !== undefined || copy.some((other) => other !== undefined) ? copy : undefined;
 }
