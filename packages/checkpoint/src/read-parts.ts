@@ -124,6 +124,7 @@ function targetOf(into: Uint8Array, { to, bytes }: Span["pieces"][number]): Uint
 async function readSpan(extents: readonly Extent[], { from, end }: Span, into: Uint8Array): Promise<void> {
   for (const extent of extents) {
     const [start, stop] = [Math.max(from, extent.from), Math.min(end, extent.end)];
+    // no mutant: of a range without a byte nothing is read
     if (start < stop)
       await fill(extent.file, into.subarray(start - from, stop - from), extent.at + start - extent.from);
   }

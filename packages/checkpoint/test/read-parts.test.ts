@@ -151,6 +151,52 @@ describe("parts of a checkpoint", () => {
     expect(short.calls).toBeLessThan(8);
   });
 
+  it("are read at once where they touch, or 16 KiB or less lie between, up to 4 MiB in all", async () => {
+    const { path } = await saved([5 * MiB], { of: 1 });
+    const row = (sourceOffset: number, bytes: number, targetOffset: number): StridedRows => ({
+      ...{ sourceOffset, sourceStride: 0, targetOffset, targetStride: 0, bytes, count: 1 },
+    });
+    /** Reads of the file, without the one that finds out where its data begins. */
+    const callsFor = async (...rows: readonly StridedRows[]): Promise<number> => {
+      const disk = new CountingDisk();
+      const into = new Uint8Array(5 * MiB);
+      await loadCheckpointParts(path, () => [{ section: "weights", rows, into }], { fs: disk.fs });
+      return disk.calls - 2;
+    };
+    const gap = 16 * 1024;
+    expect(await callsFor(row(0, 100, 0), row(100, 100, 300))).toBe(1);
+    expect(await callsFor(row(0, 100, 0), row(100 + gap, 100, 100))).toBe(1);
+    expect(await callsFor(row(0, 100, 0), row(101 + gap, 100, 100))).toBe(2);
+    expect(await callsFor(row(100, 100, 0), row(0, 100, 100))).toBe(2);
+    expect(await callsFor(row(0, 100, 0), row(200, 4 * MiB - 200, 100))).toBe(1);
+    expect(await callsFor(row(0, 100, 0), row(200, 4 * MiB - 199, 100))).toBe(2);
+    expect(await callsFor(row(0, 4 * MiB + 1, 0))).toBe(2);
+  });
+
+  it("are read four at a time, and into no less room than they need", async () => {
+    const { path } = await saved([MiB], { of: 1 });
+    let [active, most] = [0, 0];
+    const fs: CheckpointFs = {
+      ...nodeFs,
+      open: async (opened) => {
+        const file = await nodeFs.open(opened);
+        const read: ReadableFile["read"] = async (target, at) => {
+          most = Math.max(most, ++active);
+          const bytes = await file.read(target, at);
+          active--;
+          return bytes;
+        };
+        return { stat: file.stat, read, close: () => file.close() };
+      },
+    };
+    const rows = [{ sourceOffset: 0, sourceStride: 60_000, targetOffset: 0, targetStride: 10, bytes: 10, count: 12 }];
+    const reading = (room: number) =>
+      loadCheckpointParts(path, () => [{ section: "weights", rows, into: new Uint8Array(room) }], { fs });
+    expect((await reading(120)).bytes).toBe(120);
+    expect(most).toBe(4);
+    await expect(reading(119)).rejects.toThrow(/a part has room for its rows/);
+  });
+
   it("are refused when a file is shorter or longer than it was, or the disk fails, and no read is left under way", async () => {
     const { path } = await saved([6 * MiB, 6 * MiB], { of: 2 });
     const rows = [{ sourceOffset: 0, sourceStride: 0, targetOffset: 0, targetStride: 0, bytes: 12 * MiB, count: 1 }];

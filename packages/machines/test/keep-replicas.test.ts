@@ -2,7 +2,6 @@
 import { type NodeContext, type NodeEvent, nodeLogic } from "@muster/machines";
 import type { RankOrder } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import type { Keeping } from "../src/node/keep-replicas.ts";
 import { restartDelayMs } from "../src/restart-rule.ts";
 
 const capacity = { policy: null, rollout: null, checkpoint: null };
