@@ -35,11 +35,13 @@ function after(...events: readonly object[]): Replica {
 const does = (effects: readonly Effect[]): string[] =>
   effects.map(({ kind, type }) => (type === "drop" ? "drop" : (kind ?? type)));
 const contextOf = (replica: Replica) => (replica.snapshot as { context: Record<string, unknown> }).context;
+type Timer = Effect & { readonly id?: string; readonly delayMs?: number };
+
 /** Timers that an event starts or cancels. */
 function timersOf(replica: Replica, event: object): string[] {
   const before = replica.effects.length;
   replica.hear(event);
-  const timers = replica.effects.slice(before) as readonly (Effect & { id: string; delayMs?: number })[];
+  const timers = replica.effects.slice(before) as readonly Timer[];
   return timers.flatMap(({ type, id, delayMs }) =>
     type.startsWith("timer.") ? [`${type.slice(6)} ${id}${delayMs === undefined ? "" : ` ${delayMs}`}`] : [],
   );
