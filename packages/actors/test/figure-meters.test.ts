@@ -1,4 +1,4 @@
-import type { Body } from "@muster/protocol";
+import { type Body, figureMetricOf, stepFigures } from "@muster/protocol";
 import { createMetrics } from "@muster/runtime/metrics";
 import { expect, it } from "vitest";
 import { figureMetersOn } from "../src/controller/figure-meters.ts";
@@ -23,6 +23,18 @@ it("the page has what each replica holds from the first commit on, and -1 for no
     'muster_replica_version{replica="r0"} 0',
     'muster_replica_version{replica="r1"} -1',
   ]);
+});
+
+it("the page has the figures that the last commit has, and none of those that it has not", async () => {
+  const metrics = createMetrics();
+  const take = figureMetersOn(metrics);
+  const body = { step: 7, reward: 0.25, gradNorm: 3 } as unknown as Body<"step.committed">;
+  take({ kind: "step.committed", body });
+  const page = await metrics.render();
+  const lines = stepFigures.flatMap(({ field }) =>
+    page.split("\n").filter((line) => line.startsWith(`${figureMetricOf(field)} `)),
+  );
+  expect(lines.toSorted()).toEqual([`${figureMetricOf("gradNorm")} 3`, `${figureMetricOf("reward")} 0.25`].toSorted());
 });
 
 it("the page has the parts of rewards, under a bounded number of names however many a reward makes up", async () => {

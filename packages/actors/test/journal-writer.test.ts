@@ -4,7 +4,7 @@ import { type ControllerEvent, planOf } from "@muster/machines/controller";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it } from "vitest";
 import { decodeRecord } from "../src/controller/index.ts";
-import { JournalWriter } from "../src/controller/journal-writer.ts";
+import { JournalWriter, type JournalWriterOptions } from "../src/controller/journal-writer.ts";
 import { type Replayed, replayJournal } from "../src/internal.ts";
 import { clock } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
@@ -14,13 +14,29 @@ const plan = planOf(smallConfig("never-written"));
 const elected: ControllerEvent = { type: "controller.elected", atMs: 1, term: 1 };
 const mebibyte = 1024 ** 2;
 
-/** A writer on an empty journal of which so much was read as if there were more. */
-async function writing(since: Replayed["since"]) {
-  const transport = createMemoryBroker().connect("controller.controller.i1");
-  const replayed = await replayJournal(transport.journal(), plan);
+/** A writer on an empty journal as if something had been read there. */
+async function writing(read: Partial<Replayed> = {}) {
+  const broker = createMemoryBroker();
+  const transport = broker.connect("controller.controller.i1");
+  const replayed = { ...(await replayJournal(transport.journal(), plan)), ...read };
+  const purged: number[] = [];
+  const expected: (string | undefined)[] = [];
+  const gate = { isOpen: Promise.resolve() };
+  const journal = transport.journal();
+  const doors: JournalWriterOptions["transport"] = {
+    purge: async (_, beforeSeq) => void purged.push(beforeSeq),
+    journal: () => ({
+      ...journal,
+      append: async (data, expectedSeq, msgId, expectedId) => {
+        expected.push(expectedId);
+        await gate.isOpen;
+        return await journal.append(data, expectedSeq, msgId, expectedId);
+      },
+    }),
+  };
   const writer = new JournalWriter({
-    ...{ transport, clock, logger: silentLogger, incarnation: "i1", term: 1, rules: { digest: "a", build: "1" } },
-    ...{ replayed: { ...replayed, since }, snapshotRecords: 1_000, wallOffsetMs: 0 },
+    ...{ transport: doors, clock, logger: silentLogger, incarnation: "i1", term: 1 },
+    ...{ replayed, rules: { digest: "a", build: "1" }, snapshotRecords: 1_000, wallOffsetMs: 0 },
     ...{ told: { upTo: (seq) => seq }, alarm: () => {} },
   });
   const write = () => writer.write({ events: [elected], effects: [], snapshot: replayed.snapshot });
@@ -30,12 +46,12 @@ async function writing(since: Replayed["since"]) {
       found.push(decodeRecord(seq, data).part ? "snapshot" : "inputs");
     return found;
   };
-  return { write, kinds };
+  return { transport, writer, write, kinds, gate, purged, expected };
 }
 
 describe("a snapshot", () => {
   it("comes with the last of so many records, and then the count begins anew", async () => {
-    const { write, kinds } = await writing({ records: 998, bytes: 0 });
+    const { write, kinds } = await writing({ since: { records: 998, bytes: 0 } });
     await write();
     expect(await kinds()).toEqual(["inputs"]);
     await write();
@@ -44,13 +60,53 @@ describe("a snapshot", () => {
   });
 
   it("comes after 64 MiB of records, however few they are", async () => {
-    const few = await writing({ records: 1, bytes: 63 * mebibyte });
+    const few = await writing({ since: { records: 1, bytes: 63 * mebibyte } });
     await few.write();
     expect(await few.kinds()).toEqual(["inputs"]);
-    const many = await writing({ records: 1, bytes: 64 * mebibyte });
+    let recordBytes = 0;
+    for await (const { data } of few.transport.journal().read(1)) recordBytes = data.byteLength;
+    const many = await writing({ since: { records: 1, bytes: 64 * mebibyte - recordBytes } });
     await many.write();
     await many.write();
     expect((await many.kinds()).slice(-2)).toEqual(["snapshot", "inputs"]);
+  });
+
+  it("comes last where a term ends in order, after what was being written, and not where nothing came since the last one", async () => {
+    const { writer, write, kinds, gate } = await writing();
+    let open = (): void => {};
+    gate.isOpen = new Promise((resolve) => {
+      open = resolve;
+    });
+    const writes = write();
+    const ends = writer.end();
+    open();
+    await Promise.all([writes, ends]);
+    expect(await kinds()).toEqual(["inputs", "snapshot"]);
+    await writer.end();
+    expect(await kinds()).toHaveLength(2);
+    const idle = await writing();
+    await idle.writer.end();
+    expect(await idle.kinds()).toEqual([]);
+  });
+
+  it("has what it covers removed with the next record: once, and not where nothing lies before it", async () => {
+    const old = await writing({ snapshotSeq: 5, firstSeq: 2 });
+    for (let i = 0; i < 3; i++) await old.write();
+    expect(old.purged).toEqual([5]);
+    const first = await writing({ snapshotSeq: 5, firstSeq: 5 });
+    await first.write();
+    expect(first.purged).toEqual([]);
+    const none = await writing({ snapshotSeq: null, firstSeq: 1 });
+    await none.write();
+    expect(none.purged).toEqual([]);
+  });
+});
+
+describe("a record", () => {
+  it("is stored behind the one that its writer knows, and nowhere else", async () => {
+    const { write, expected } = await writing();
+    for (let i = 0; i < 3; i++) await write();
+    expect(expected).toEqual([undefined, "i1.1", "i1.2"]);
   });
 });
 
@@ -98,5 +154,31 @@ describe("somebody who is no controller", () => {
     const counts = journal.alarms.map((alarm) => Number.parseInt(alarm, 10));
     expect(counts).toEqual([1, 2, 4, 8]);
     expect(journal.alarms[0]).toMatch(/^1 of the journal's records are no controller's .* the first is record \d+: /);
+  });
+
+  it("is told of as it is met: by who takes over, between two records, and in the middle of a snapshot, which is whole all the same", async () => {
+    const noise = async (journal: WrittenJournal): Promise<void> => {
+      const records = journal.transport.journal();
+      const seq = await records.head();
+      await records.append(Uint8Array.of(193), seq, `noise.${seq + 1}`);
+    };
+    const found = new WrittenJournal(plan, { snapshotRecords: 1_000 });
+    await found.reign([]);
+    await noise(found);
+    expect(found.alarms).toEqual([]);
+    await found.reign([]);
+    expect(found.alarms).toHaveLength(1);
+    for (const [which, snapshotRecords] of [
+      [1, 1_000],
+      [3, 1],
+    ] as const) {
+      const met = new WrittenJournal(plan, { snapshotRecords, partBytes: 2_000 });
+      let appends = 0;
+      met.mishap = (call) => (call === "append" && ++appends === which ? noise(met) : undefined);
+      await met.reign([]);
+      expect(met.alarms).toHaveLength(1);
+      const { snapshotSeq, term } = await met.replay();
+      expect([term, snapshotSeq !== null]).toEqual([1, snapshotRecords === 1]);
+    }
   });
 });

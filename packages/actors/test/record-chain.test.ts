@@ -74,7 +74,7 @@ describe("the bounds of a record", () => {
 
   it("are inputs that say what they are", () => {
     expect(flaw({}, [{ type: "controller.tick" }])).toBeNull();
-    for (const input of [{ kind: "controller.tick" }, { type: 3 }])
-      expect(flaw({}, [input])).toBe("MUSTER_ERR_JOURNAL_MALFORMED");
+    for (const input of [{ kind: "controller.tick" }, { type: 3 }, null, "controller.tick", 7])
+      expect(flaw({}, [input as object])).toBe("MUSTER_ERR_JOURNAL_MALFORMED");
   });
 });

@@ -69,11 +69,19 @@ describe("a controller", () => {
 
   it("passes on what belongs to the steps that are being worked on, and says from whom it is", () => {
     const { passed, said } = open();
-    for (const message of [drawn(10, 0), drawn(11, 1, "rollout-7"), drawn(7, 0), drawn(75, 0), drawn(10, 2)])
+    for (const message of [
+      drawn(10, 0),
+      drawn(11, 1, "rollout-7"),
+      drawn(7, 0),
+      drawn(74, 1),
+      drawn(75, 0),
+      drawn(10, 2),
+    ])
       expect(passed.take(message)).toBe(true);
     expect(said.map(({ step, index, replica }) => [step, index, replica])).toEqual([
       [10, 0, "rollout-0"],
       [11, 1, "rollout-7"],
+      [74, 1, "rollout-0"],
     ]);
     expect(passed.take({ kind: "groups.held", from: "rollout-0", body: {} } as never)).toBe(false);
   });

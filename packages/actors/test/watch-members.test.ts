@@ -138,6 +138,11 @@ describe("the watch over the members", () => {
     expect([...watch.beats().keys()]).toEqual([]);
   });
 
+  it("forgets those who are gone also where others have come, who were not heard yet", () => {
+    watch.look([{ ...member, id: "rollout-1", incarnation: "i2" }]);
+    expect([...watch.beats().keys()]).toEqual([]);
+  });
+
   it("counts who hangs, which is no suspicion", async () => {
     const metrics = createMetrics();
     watch = watchMembers(clock, timing, metrics);

@@ -45,7 +45,7 @@ function digestOf(file, loaded, folder) {
   return hash.digest("hex");
 }
 
-/** @param {ReturnType<typeof import("./numbers.mjs").numbered>} modules @param {{ tests: string }[]} touched @param {string} only Of the path of a test file. @param {(text: string) => void} say @returns {Promise<Measured[]>} */
+/** @param {ReturnType<typeof import("./numbers.mjs").numbered>} modules @param {{ tests: string }[]} touched @param {readonly string[]} only Parts of the paths of test files; one of them must be there. @param {(text: string) => void} say @returns {Promise<Measured[]>} */
 export async function measured(modules, touched, only, say) {
   for (const file of modules.keys()) read(file);
   /** @type {Measured[]} */
@@ -65,7 +65,9 @@ export async function measured(modules, touched, only, say) {
   /** @type {Measured[]} */
   const all = [];
   for (const { tests } of touched) {
-    for (const file of filesUnder(tests).filter((path) => path.endsWith(".test.ts") && path.includes(only))) {
+    const isTest = (/** @type {string} */ path) =>
+      path.endsWith(".test.ts") && only.some((part) => path.includes(part));
+    for (const file of filesUnder(tests).filter(isTest)) {
       const before = kept.find((entry) => entry.file === file);
       if (before && before.digest === digestOf(file, before.loaded, tests)) {
         all.push(before);

@@ -51,6 +51,7 @@ export function inputGuard({ logger, metrics, alarm, recordBytes }: InputGuardOp
 
   const weigh = (event: ControllerEvent): number => {
     const bytes = weights.get(event) ?? pack(event).byteLength;
+    // no mutant: it saves that an input is packed each time that somebody asks for its weight
     weights.set(event, bytes);
     return bytes;
   };

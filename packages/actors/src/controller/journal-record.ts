@@ -74,6 +74,8 @@ const partSchema = z.strictObject({
 
 const versions = [1, 2];
 
+const versionSchema = z.looseObject({ v: z.number() });
+
 /** Bytes of a record of inputs; `wallMs` is when it is written. */
 export function encodeRecord(
   term: number,
@@ -92,9 +94,10 @@ export function encodePart(term: number, part: SnapshotPart, wallMs?: number, li
 /** Reads one record. @throws MUSTER_ERR_JOURNAL_MALFORMED, MUSTER_ERR_JOURNAL_VERSION */
 export function decodeRecord(seq: number, data: Uint8Array): JournalRecord {
   const value = unpackRecord(seq, data);
-  const v = typeof value === "object" && value !== null && "v" in value && typeof value.v === "number" ? value.v : 1;
-  if (!versions.includes(v)) throw errors.JournalVersion({ what: `record ${seq}`, found: v, known: "1 and 2" });
-  const parsed = v === 1 ? eventsSchema.safeParse(value) : partSchema.safeParse(value);
+  const v = versionSchema.safeParse(value).data?.v;
+  if (v !== undefined && !versions.includes(v))
+    throw errors.JournalVersion({ what: `record ${seq}`, found: v, known: "1 and 2" });
+  const parsed = v === 2 ? partSchema.safeParse(value) : eventsSchema.safeParse(value);
   if (!parsed.success) throw errors.JournalMalformed({ seq, reason: parsed.error.issues[0]?.message ?? "invalid" });
   const { v: _, term, wallMs, by, after, ...content } = parsed.data;
   const said = "part" in content ? { events: [], part: content.part } : inputsOf(content);

@@ -164,6 +164,7 @@ export class JournalWriter {
   /** @returns False when it was not stored, because somebody who is no controller wrote there; the next try comes behind that. */
   async #append(record: Uint8Array, kind: string): Promise<boolean> {
     const { transport, incarnation, term } = this.#options;
+    // no mutant: an id of its own for each place in the journal, whatever its number is
     const id = `${incarnation}.${this.#seq + 1}${kind}`;
     const lastId = this.#lastId === "" ? undefined : this.#lastId;
     try {

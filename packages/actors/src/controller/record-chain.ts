@@ -60,7 +60,6 @@ export class RecordChain {
   #lose(): void {
     this.#last = null;
     this.#by = undefined;
-    this.#damaged.clear();
   }
 
   #accept(seq: number, { term, by }: Pick<JournalRecord, "term" | "by">): void {

@@ -53,7 +53,7 @@ export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions):
     const nowMs = clock.now();
     const by = senderOfSubject(subject);
     const sender = by ? `${by.role} ${by.id}`.slice(0, 128) : "";
-    const share = shareOf(by?.role.slice(0, 32) ?? "");
+    const share = shareOf(by?.role ?? "");
     share.since += 1;
     if (reason !== "other_version" && nowMs - share.alarmMs >= alarmEveryMs) {
       const others = share.since > 1 ? `; ${share.since} refused messages of this role since the last alarm` : "";

@@ -104,8 +104,8 @@ class Watch implements MemberWatch {
   }
 
   disconnected(name: string): void {
-    const [, id, incarnation] = name.split(".");
-    if (id !== undefined && incarnation !== undefined) this.#detector.disconnected(id, incarnation, this.#clock.now());
+    const [, id = "", incarnation = ""] = name.split(".");
+    this.#detector.disconnected(id, incarnation, this.#clock.now());
   }
 
   connection(status: TransportStatus["type"]): void {
@@ -131,10 +131,7 @@ class Watch implements MemberWatch {
     const { verdicts, probes, alarm, outages } = this.#detector.look(members, { nowMs, factor: this.#health + 1 });
     for (const verdict of verdicts) this.#count(verdict, nowMs);
     this.#roles = new Map(members.map(({ id, role }) => [id, role]));
-    if (this.#beats.size > members.length) {
-      const ids = new Set(members.map(({ id }) => id));
-      for (const id of this.#beats.keys()) if (!ids.has(id)) this.#beats.delete(id);
-    }
+    for (const id of this.#beats.keys()) if (!this.#roles.has(id)) this.#beats.delete(id);
     return { verdicts: verdicts.map((verdict) => ({ ...verdict, atMs: nowMs })), probes, alarm, outages };
   }
 
