@@ -8,6 +8,7 @@ import { promisify } from "node:util";
 import { medianOf } from "@muster/base";
 import { countStepMessages, makeTempDirectory, startJobRun } from "@muster/testkit";
 import { runCluster } from "./distribution/cluster.mjs";
+import { widen } from "./distribution/widen.mjs";
 import { spreadOf } from "./lib/stats.mjs";
 
 export const about = "six processes against one, per step, and its durable messages";
@@ -19,9 +20,11 @@ const steps = 20;
 const firstStep = 5;
 const rounds = 2;
 const against = "one process";
-/** A step of the job as it is takes half a second of one core; one of four times as many groups takes two. */
-const usual = { groups: 128, steps };
-const long = { groups: 512, steps: 12 };
+const warmStart = fileURLToPath(new URL("../jobs/warm-start/dates", import.meta.url));
+/** A step of the job as it is takes half a second of one core. */
+const usual = { sets: [], steps };
+/** Two seconds, for four times as many groups. */
+const manyGroups = { sets: ["batch.groups_per_step=512"], steps: 12 };
 /** The price of distribution, and of a long step. */
 const priceAim = 1.3;
 const longPriceAim = 1.1;
@@ -30,11 +33,11 @@ const messagesAim = 30;
 
 /** @typedef {{ step: number, atMs: number, cpuMs: Record<string, number>, reward: number }} Point */
 
-/** @typedef {{ groups: number, steps: number }} Size */
+/** @typedef {{ sets: readonly string[], steps: number }} Size Settings that differ from the job's. */
 
 /** @param {string} cpus @param {Size} size */
-async function runLocal(cpus, { groups, steps }) {
-  const command = ["-c", cpus, process.execPath, local, file, String(steps), String(groups)];
+async function runLocal(cpus, { sets, steps }) {
+  const command = ["-c", cpus, process.execPath, local, file, String(steps), ...sets];
   const { stdout } = await promisify(execFile)("taskset", command);
   const lines = stdout
     .trim()
@@ -68,7 +71,7 @@ function mustAgree(ours, theirs) {
 async function pairsOn(cpus, size) {
   const pairs = [];
   for (let round = 0; round < rounds; round++) {
-    const args = ["--set", `batch.groups_per_step=${size.groups}`];
+    const args = size.sets.flatMap((set) => ["--set", set]);
     const job = await runCluster({ file, steps: size.steps, cpus, args, deadlineMs: 120_000 });
     const single = await runLocal("0", size);
     mustAgree(job, single);
@@ -131,14 +134,31 @@ export async function* run() {
     "wall time of a step, 2 cores against 1",
     sides(two, ({ wallMs }) => wallMs),
   );
-  const lasting = await pairsOn("0", long);
+  yield* rowsOfLong(await wider((sets) => pairsOn("0", { sets, steps: 12 })), "a step of 2 s", longPriceAim);
+  yield* rowsOfLong(await pairsOn("0", manyGroups), "a step of 512 groups");
+}
+
+/** Two seconds, for a model of twice the width. @template T @param {(sets: readonly string[]) => Promise<T>} measure */
+async function wider(measure) {
+  const folder = await makeTempDirectory();
+  try {
+    await widen(warmStart, folder.path);
+    const model = ["hidden=128", "ffn=256", "heads=8", "kv_heads=8"].map((size) => `model.${size}`);
+    return await measure([`weights.source=folder:${folder.path}`, ...model]);
+  } finally {
+    await folder.remove();
+  }
+}
+
+/** @param {Awaited<ReturnType<typeof pairsOn>>} pairs @param {string} what @param {number | null} aim Of the CPU time. */
+function* rowsOfLong(pairs, what, aim = null) {
   yield rowOf(
-    "CPU of a step of 2 s, 1 core",
-    sides(lasting, ({ cpuMs }) => cpuMs),
-    longPriceAim,
+    `CPU of ${what}, 1 core`,
+    sides(pairs, ({ cpuMs }) => cpuMs),
+    aim,
   );
   yield rowOf(
-    "wall time of a step of 2 s, 1 core",
-    sides(lasting, ({ wallMs }) => wallMs),
+    `wall time of ${what}, 1 core`,
+    sides(pairs, ({ wallMs }) => wallMs),
   );
 }

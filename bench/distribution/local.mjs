@@ -1,4 +1,4 @@
-// The training of a job file in this one process: `node local.mjs <job file> <steps> <groups of a step>`. Prints one line of JSON per step.
+// The training of a job file in this one process: `node local.mjs <job file> <steps> [<key>=<value> …]`. Prints one line of JSON per step.
 
 import { needsOfTask, taskOf } from "@muster/data";
 import { embeddedEngines, trainLocally } from "@muster/engine/embedded";
@@ -6,10 +6,11 @@ import { rewardOf } from "@muster/engine/internal";
 import { systemClock } from "@muster/runtime";
 import { loadJob } from "@muster/runtime/config";
 
-const [file = "", steps = "20", groups = "128"] = process.argv.slice(2);
+const [file = "", steps = "20", ...set] = process.argv.slice(2);
 const { config } = loadJob({
   file,
-  flags: { "job.steps": Number(steps), "batch.groups_per_step": Number(groups) },
+  set,
+  flags: { "job.steps": Number(steps) },
   describeTask: (name) => needsOfTask(taskOf(name)),
   engines: embeddedEngines,
 });
