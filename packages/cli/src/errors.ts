@@ -29,6 +29,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   FolderUnusable: {
     message: "{field}: no folder can be used at {path}: {reason}; name one in which this user can write",
   },
+  ConnectionOther: {
+    message: 'the file {path} of --connection is of the job "{job}", and --job says "{named}"; leave --job out',
+  },
   RunFile: { message: "{path} can not be read: {reason}" },
   CredentialsMissing: {
     message:

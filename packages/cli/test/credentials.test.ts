@@ -82,6 +82,17 @@ describe("muster credentials", { timeout: 30_000 }, () => {
     expect(readCredentials(all)).toEqual(users);
   });
 
+  it("writes a file that says which job it is of, so that a host without any run need not name it", () => {
+    const far = write("there.json", muster(["credentials", "rollout", ...where()]).stdout, 0o600);
+    const runs = join(temp.path, "none");
+    expect(findConnection({ runs, connection: far }, [])).toMatchObject({ job: "team", directory: join(runs, "team") });
+    expect(() => findConnection({ runs, connection: far, job: "other" }, [])).toThrow(
+      `${far} of --connection is of the job "team", and --job says "other"; leave --job out`,
+    );
+    const gone = join(temp.path, "gone.json");
+    expect(() => findConnection({ runs, connection: gone }, [])).toThrow(`${gone} can not be read: it is not there`);
+  });
+
   it("writes those of one replica, which hold no key of its role and make no other", () => {
     const { stdout } = muster(["credentials", "rollout", "--replica", "far-0", ...where()]);
     const far = write("far-0.json", stdout, 0o600);

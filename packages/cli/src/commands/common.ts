@@ -21,7 +21,7 @@ export function collect(value: string, all: readonly string[]): readonly string[
 /** Adds the options by which a command finds a running job. */
 export function withLocation(command: Command): Command {
   return command
-    .option("--job <name>", "name of the job (default: the newest one)")
+    .option("--job <name>", "name of the job (default: that of --connection, or the newest one)")
     .option("--runs <folder>", "folder of the runs", runsDefault)
     .option("--nats <url>", "address of the job's broker, when it is not on this host")
     .option("--connection <file>", "file that muster credentials wrote on the host that runs the job");

@@ -33,7 +33,7 @@ export const examples: Readonly<Record<string, readonly Example[]>> = {
   rollout: [
     ["muster rollout", "one more sampler for the newest job of this host"],
     ["muster rollout --serve", "that also answers requests over HTTP, for muster router"],
-    ["muster rollout --connection far.json --job dates-1", "from another host, with a file of muster credentials"],
+    ["muster rollout --connection far.json", "from another host, with a file of muster credentials"],
   ],
   checkpoint: [["muster checkpoint --job dates-1", "one more checkpoint actor"]],
   node: [

@@ -96,25 +96,43 @@ export function connectionText(connection: Partial<JobConnection>): string {
 }
 
 /**
- * Reads how to reach a job, with the credentials of `roles` and of nobody else.
+ * Reads how to reach a job, with the credentials of `roles` and of nobody else. A connection file that is named says which job it is of.
  *
- * @throws MUSTER_ERR_JOB_UNKNOWN, MUSTER_ERR_JOB_NONE, MUSTER_ERR_RUN_FILE, MUSTER_ERR_SECRET_OPEN
+ * @throws MUSTER_ERR_JOB_UNKNOWN, MUSTER_ERR_JOB_NONE, MUSTER_ERR_CONNECTION_OTHER, MUSTER_ERR_RUN_FILE, MUSTER_ERR_SECRET_OPEN
  */
 export function findConnection(
   location: JobLocation,
   roles: readonly string[],
 ): JobConnection & { readonly directory: string } {
-  const { job: name = newestName } = location;
-  const job = name === newestName ? newestJob(location.runs) : checkId("job", name);
-  const directory = join(location.runs, job);
-  const path = location.connection ?? join(directory, "connection.json");
-  const missing = (): Error => errors.JobUnknown({ job, directory: location.runs, start: pasted("run") });
+  const at = location.connection === undefined ? ofRun(location) : ofFile(location.connection, location);
+  const { path, directory, missing } = at;
   const { credentials: inside, ...connection } = parseConnection(path, missing);
   const folder = join(directory, credentialsFolder);
   const found = inside ?? (location.connection === undefined ? readFolder(folder, roles) : {});
   const credentials = Object.fromEntries(Object.entries(found).filter(([role]) => roles.includes(role)));
   const source = inside || location.connection !== undefined ? path : folder;
   return { ...connection, credentials, source, url: location.nats ?? connection.url, directory };
+}
+
+/** Where a connection file is, the folder of its job, and what to say when there is no such file. */
+interface Found {
+  readonly path: string;
+  readonly directory: string;
+  readonly missing: () => Error;
+}
+
+function ofRun({ runs, job: name = newestName }: JobLocation): Found {
+  const job = name === newestName ? newestJob(runs) : checkId("job", name);
+  const directory = join(runs, job);
+  const missing = (): Error => errors.JobUnknown({ job, directory: runs, start: pasted("run") });
+  return { path: join(directory, "connection.json"), directory, missing };
+}
+
+function ofFile(path: string, { runs, job: named = newestName }: JobLocation): Found {
+  const missing = (): Error => errors.RunFile({ path, reason: "it is not there" });
+  const job = checkId("job", parseConnection(path, missing).job);
+  if (named !== newestName && checkId("job", named) !== job) throw errors.ConnectionOther({ path, job, named });
+  return { path, directory: join(runs, job), missing };
 }
 
 /** Credentials of a role. @throws MUSTER_ERR_CREDENTIALS_MISSING */
