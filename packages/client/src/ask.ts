@@ -32,7 +32,11 @@ export interface CommandEnd {
 /** Longest delay of a timer. */
 const timeoutMaxMs = 2 ** 31 - 1;
 
-/** Sends a request and waits for the event that answers it. */
+/**
+ * Sends a request and waits for the event that answers it.
+ *
+ * @returns `null` when it is stored and nobody answered in time: a controller will, once it can.
+ */
 export async function ask<K extends CommandKind, T>(
   transport: Transport,
   enveloper: Enveloper,
@@ -57,12 +61,14 @@ export async function ask<K extends CommandKind, T>(
         reject(errors.RequestRefused({ kind: request.kind, reason: body.detail }));
     },
   });
+  let isStored = false;
   try {
     const subject = subjectsOf(transport.job).report("operator", message.from, message.kind);
     await transport.publish(subject, encodeMessage(message), { msgId: message.id });
+    isStored = true;
     return await Promise.race([answered, whenAborted(ended)]);
   } catch (error) {
-    if (timeout.aborted && !request.signal?.aborted) return null;
+    if (isStored && timeout.aborted && !request.signal?.aborted) return null;
     throw error;
   } finally {
     await events.close();

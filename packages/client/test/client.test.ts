@@ -15,7 +15,7 @@ import {
 import { startTestServer, type TestServer, waitFor } from "@muster/testkit";
 import { credentialsOfReplica, type Transport } from "@muster/transport";
 import { createMemoryBroker, type MemoryBroker } from "@muster/transport/internal";
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { clientOf, connectJob, type EventMessage, type JobClient } from "../src/index.ts";
 
 const job = "small";
@@ -85,6 +85,17 @@ describe("a client", () => {
       ...{ outcome: "accepted", detail: "taken" },
     });
     expect(await client.command("fleet.cordon", body, { timeoutMs: 50 })).toBeNull();
+  });
+
+  it("does not take a command for stored that the broker did not take, however late that is known", async () => {
+    const transport = broker.connect("operator.muster.i3");
+    const isLate = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 3));
+    vi.spyOn(transport, "publish").mockImplementation(async () => {
+      await isLate();
+      throw new Error("the broker does not answer");
+    });
+    const asking = clientOf(transport, { incarnation: "i3" });
+    await expect(asking.command("fleet.scale", { rollout: 2 }, { timeoutMs: 1 })).rejects.toThrow("does not answer");
   });
 
   it("says that a command is refused, by the machine or before anybody looked at it", async () => {

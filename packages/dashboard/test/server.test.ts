@@ -1,8 +1,9 @@
 /** The page's server, asked over real HTTP by those it is for and by those it is not for. */
 import { request } from "node:http";
 import { request as requestEncrypted } from "node:https";
+import { MusterError } from "@muster/base";
 import { testCertificate, waitFor } from "@muster/testkit";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { openDashboard } from "../src/index.ts";
 import { playJob, someStatus, someStep, token } from "./support/played.ts";
 
@@ -156,6 +157,15 @@ describe("commands", () => {
     const typed = await ask(`${base}/api/v1/commands/fleet.scale`, { method: "POST", body: "rollout=4" });
     expect(typed.status).toBe(415);
     expect(asked).toEqual([]);
+  });
+
+  it("are 503 while the broker does not answer: they may be given again", async () => {
+    const { base, client } = await play();
+    const away = new MusterError("MUSTER_ERR_BROKER_TIMEOUT", "reading got no answer", { retryable: true, params: {} });
+    vi.spyOn(client, "command").mockRejectedValue(away);
+    expect(await give(base, "fleet.scale", { rollout: 4 })).toMatchObject({
+      ...{ status: 503, error: "reading got no answer" },
+    });
   });
 
   it("are refused by a page that is read only", async () => {

@@ -1,6 +1,8 @@
 /** The page's server: a few routes over one job. */
+
+import { setMaxListeners } from "node:events";
 import type { AddressInfo } from "node:net";
-import { type Clock, type Logger, messageOf } from "@muster/base";
+import { type Clock, type Logger, MusterError, messageOf } from "@muster/base";
 import type { JobClient } from "@muster/client";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { errors } from "../errors.ts";
@@ -47,6 +49,8 @@ export async function openDashboard(options: DashboardOptions): Promise<Dashboar
   const onFault = (reason: string): void => log.warn({ reason }, "the job can not be read now");
   const watch = await JobWatch.open(client, { say, clock, onFault });
   const ending = new AbortController();
+  // Each open page and each command that waits hears of the end; both have bounds of their own.
+  setMaxListeners(0, ending.signal);
   try {
     const access = { names: new Set<string>(), token: options.token };
     const app = appOf(options, watch, access, ending.signal);
@@ -130,8 +134,9 @@ function fail(reply: FastifyReply, status: number, message: string): FastifyRepl
   return reply.code(status).send({ error: message });
 }
 
-/** The status that the framework gives to its own refusals; all others are faults of this server. */
+/** The status that the framework gives to its own refusals; a broker that does not answer may do so again; all others are faults of this server. */
 function statusOf(error: unknown): number {
+  if (error instanceof MusterError && error.retryable) return 503;
   const { statusCode } = error as { readonly statusCode?: unknown };
   return typeof statusCode === "number" && statusCode >= 400 && statusCode < 600 ? statusCode : 500;
 }

@@ -105,7 +105,7 @@ export async function playJob(options: Partial<DashboardOptions> = {}) {
     ...options,
   });
   return {
-    ...{ asked, say, dashboard, base: `http://127.0.0.1:${dashboard.port}` },
+    ...{ asked, say, client, dashboard, base: `http://127.0.0.1:${dashboard.port}` },
     show: (status: JobStatus) => transport.state().put(statusKey, encodeStatus(status)),
     async close() {
       await dashboard.close();
