@@ -92,10 +92,11 @@ class Door implements Master {
     this.#server = createServer({ ...settings, pskCallback: () => key }, (socket) => this.#connected(socket));
     this.#server.maxConnections = connectionsMax;
     this.#server.on("connection", (socket: Socket) => this.#came(socket));
-    this.#server.on("tlsClientError", (error: Error, socket: TLSSocket) => {
+    this.#server.on("tlsClientError", (error: NodeJS.ErrnoException, socket: TLSSocket) => {
       const from = socket.remoteAddress ?? "somewhere";
-      options.logger.debug({ from, error }, "a connection without the join token was refused");
-      this.#refused.came(from);
+      options.logger.debug({ from, error }, "a connection ended before it had shown the join token");
+      // Who left before was not refused: a rank whose patience was over while this host stood still, say.
+      if (error.code !== "ECONNRESET") this.#refused.came(from);
     });
   }
 

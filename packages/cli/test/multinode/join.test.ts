@@ -123,6 +123,15 @@ describe("strangers", () => {
     expect((await join(asking(master.port).options)).admission.job).toBe("exp1");
   });
 
+  test("that leave before they have shown anything are not taken for some with another token", async () => {
+    const { master, news } = await opened();
+    const early = connect(master.port, "127.0.0.1");
+    await new Promise<void>((resolve) => early.once("connect", () => early.end(resolve)));
+    await new Promise((resolve) => early.resume().once("close", resolve));
+    await join(asking(master.port).options);
+    expect(news).toEqual([expect.stringMatching(/^\+ rank 1 joined/)]);
+  });
+
   test("what speaks no TLS gets nothing, and a rank that meets such a server is told", async () => {
     const { master } = await opened();
     const stranger = connect(master.port, "127.0.0.1");
