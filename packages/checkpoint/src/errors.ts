@@ -45,6 +45,7 @@ export const errors = defineErrors("MUSTER_ERR", {
     message: "{waiting} checkpoint operations already wait; the disk does not keep up",
     retryable: true,
   },
+  CheckpointHashThread: { message: "no thread hashes the pieces of checkpoints: {reason}", retryable: true },
   CheckpointNamesTaken: {
     message: 'all {limit} names that start with "{base}" are taken by leftovers; sweep() removes them',
   },

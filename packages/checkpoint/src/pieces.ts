@@ -4,6 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import type { ByteSource } from "./content.ts";
+import { hashPiece } from "./hash/hash-piece.ts";
 
 /** Size of every piece but the last one of a file. Part of format 2: another size gives other digests. */
 export const pieceBytes = 4 * 1024 * 1024;
@@ -26,16 +27,8 @@ export function piecesOf(fileBytes: number): readonly Piece[] {
   });
 }
 
-/**
- * SHA-256 of a piece, on this thread: 2 to 3 ms. WebCrypto has a thread for it, but copies the piece on this one first, into memory of its own, which
- * takes as long as the hash where the processor has instructions for SHA-256.
- */
-function pieceDigest(piece: Uint8Array): Uint8Array {
-  return createHash("sha256").update(piece).digest();
-}
-
 /** Takes the pieces of a file, and gives its digest. */
-interface FileDigest {
+export interface FileDigest {
   /** Pieces that may be under way at once. */
   readonly lanes: number;
   add(piece: Piece, content: Uint8Array): Promise<void>;
@@ -49,7 +42,7 @@ export function treeDigest(): FileDigest {
   return {
     lanes: lanesMax,
     async add({ index }, content) {
-      leaves[index] = pieceDigest(content);
+      leaves[index] = await hashPiece(content);
     },
     hex() {
       const hash = createHash("sha256");
@@ -69,36 +62,41 @@ export function chainDigest(): FileDigest {
   };
 }
 
-/** Memory for one piece that only one lane uses; there are two of them, made when they are asked for. */
-export type LaneBuffer = (which?: 0 | 1) => Uint8Array;
+/** Memory for one piece at a time. */
+export type LaneBuffer = () => Uint8Array;
 
-/** Memory of lanes, by lane: who runs pieces again and again gives the same, since memory that is new costs as much as a copy into it. */
-export type LaneMemory = Uint8Array[][];
+/**
+ * Memory for pieces, by number. Who works on pieces again and again takes the same, since memory that is new costs as much as a copy into it. It is shared
+ * memory, so that another thread can hash what lies there.
+ */
+export class PieceMemory {
+  readonly #slots: Uint8Array[] = [];
+
+  /** Of `bytes` bytes; whatever had this number before is overwritten. */
+  at(slot: number, bytes: number): Uint8Array {
+    const known = this.#slots[slot];
+    const large = known !== undefined && known.length >= bytes ? known : new Uint8Array(new SharedArrayBuffer(bytes));
+    this.#slots[slot] = large;
+    return large.subarray(0, bytes);
+  }
+}
 
 /**
  * Runs `work` for each piece, several at once, each in a lane of its own.
  * After a failure nothing new begins, and what has begun is waited for.
  */
-export async function inLanes(
-  pieces: readonly Piece[],
-  work: (piece: Piece, buffer: LaneBuffer) => Promise<void>,
-  { lanes = lanesMax, memory = [] }: { readonly lanes?: number; readonly memory?: LaneMemory } = {},
+export async function inLanes<P extends Piece>(
+  pieces: readonly P[],
+  work: (piece: P, buffer: LaneBuffer) => Promise<void>,
+  { lanes = lanesMax, memory = new PieceMemory() }: { readonly lanes?: number; readonly memory?: PieceMemory } = {},
 ): Promise<void> {
   let next = 0;
   let hasFailed = false;
   const run = async (_: unknown, lane: number): Promise<void> => {
-    memory[lane] ??= [];
-    const own = memory[lane];
     for (let piece = pieces[next++]; piece && !hasFailed; piece = pieces[next++]) {
       const { bytes } = piece;
-      const buffer: LaneBuffer = (which = 0) => {
-        const known = own[which];
-        const large = known !== undefined && known.length >= bytes ? known : new Uint8Array(bytes);
-        own[which] = large;
-        return large.subarray(0, bytes);
-      };
       try {
-        await work(piece, buffer);
+        await work(piece, () => memory.at(lane, bytes));
       } catch (error) {
         hasFailed = true;
         throw error;
@@ -110,28 +108,25 @@ export async function inLanes(
 }
 
 /**
- * The bytes of a piece of a file whose parts follow each other: a view of the part that holds all of it, else what is gathered in `buffer`.
+ * Copies a piece of a file whose parts follow each other.
  *
  * @throws What a source throws.
  */
-export async function pieceFrom(
+export async function copyPiece(
   parts: readonly (Uint8Array | ByteSource)[],
   { from, bytes }: Piece,
-  buffer: LaneBuffer,
-): Promise<Uint8Array> {
+  into: Uint8Array,
+): Promise<void> {
   let at = 0;
   const copies: Promise<void>[] = [];
   for (const part of parts) {
     const [start, end] = [Math.max(from, at), Math.min(from + bytes, at + part.length)];
     if (start < end) {
-      const isView = part instanceof Uint8Array;
-      if (isView && end - start === bytes) return part.subarray(start - at, end - at);
-      const into = buffer().subarray(start - from, end - from);
-      if (isView) into.set(part.subarray(start - at, end - at));
-      else copies.push(part.copyTo(into, start - at));
+      const target = into.subarray(start - from, end - from);
+      if (part instanceof Uint8Array) target.set(part.subarray(start - at, end - at));
+      else copies.push(part.copyTo(target, start - at));
     }
     at += part.length;
   }
   await Promise.all(copies);
-  return buffer();
 }

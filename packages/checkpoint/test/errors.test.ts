@@ -10,6 +10,7 @@ it("an error says that it may be tried again where the next try may find the dis
     "CheckpointAborted",
     "CheckpointBusy",
     "CheckpointDiskFull",
+    "CheckpointHashThread",
     "CheckpointMissing",
     "CheckpointReadFailed",
     "CheckpointShardsMissing",
