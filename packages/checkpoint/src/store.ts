@@ -52,8 +52,11 @@ export interface SavedCheckpoint {
   readonly manifestDigest: string;
   /** Size of all files. */
   readonly bytes: number;
-  /** What went wrong after the checkpoint was durable: older ones that could not be removed. */
-  readonly warnings: readonly string[];
+  /**
+   * Ends when what retention does not keep is removed, and never fails. What went wrong, in words: older ones that could not be removed. Whatever this
+   * store is to write next waits for it.
+   */
+  readonly cleared: Promise<readonly string[]>;
 }
 
 /**
@@ -62,8 +65,9 @@ export interface SavedCheckpoint {
  */
 export interface CheckpointStore {
   /**
-   * Writes a version, flushed and read back, then lets `latest` name it and removes what retention does not keep. Saving the same
-   * version again gives the checkpoint that is there. A failure leaves earlier checkpoints untouched; trying again is safe.
+   * Writes a version, flushed and read back, then lets `latest` name it. What retention does not keep is removed after that: to remove a large file takes
+   * a while, and who waits for the checkpoint need not wait for it. Saving the same version again gives the checkpoint that is there. A failure leaves
+   * earlier checkpoints untouched; trying again is safe.
    *
    * @throws MUSTER_ERR_CHECKPOINT_CONTENT_INVALID, MUSTER_ERR_CHECKPOINT_STALE, MUSTER_ERR_CHECKPOINT_FENCED,
    * MUSTER_ERR_CHECKPOINT_FOREIGN, MUSTER_ERR_CHECKPOINT_ABORTED, MUSTER_ERR_CHECKPOINT_WRITE_FAILED, MUSTER_ERR_CHECKPOINT_DISK_FULL,
@@ -148,9 +152,9 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
   };
   const inTurn = serialQueue(waitingMax);
   return {
-    save: (content, signal) => inTurn(() => save(state, content, signal)),
+    save: (content, signal) => untilCleared(inTurn, () => save(state, content, signal)),
     saveShards: (content, shards, signal) => inTurn(() => saveShards(state, content, { ...shards, signal })),
-    seal: (content, of, signal) => inTurn(() => seal(state, { content, of, signal })),
+    seal: (content, of, signal) => untilCleared(inTurn, () => seal(state, { content, of, signal })),
     isOpen: (content, of) => orReadFailed(place.root, hasSet(place, content, of)),
     list: () => listVerified(state),
     latest: async () => (await listVerified(state))[0] ?? null,
@@ -168,6 +172,20 @@ export async function openCheckpointStore(options: CheckpointStoreOptions): Prom
         return newest && newest.job !== job ? [] : await sweep(state.place, options.graceMs);
       }),
   };
+}
+
+/** Runs a save in its turn, which lasts until what is not kept is removed. @returns What was saved, as soon as it is. */
+function untilCleared(
+  inTurn: ReturnType<typeof serialQueue>,
+  work: () => Promise<SavedCheckpoint>,
+): Promise<SavedCheckpoint> {
+  return new Promise((resolve, reject) => {
+    inTurn(async () => {
+      const saved = await work();
+      resolve(saved);
+      await saved.cleared;
+    }).catch(reject);
+  });
 }
 
 async function save(state: StoreState, content: CheckpointContent, signal: AbortSignal): Promise<SavedCheckpoint> {
@@ -195,7 +213,7 @@ async function settle(
       error,
     );
   }
-  return { name, path, manifestDigest, bytes, warnings: await retain(state, info) };
+  return { name, path, manifestDigest, bytes, cleared: retain(state, info) };
 }
 
 async function saveShards(

@@ -1,6 +1,6 @@
 /** Small checkpoint contents that differ in every byte from step to step. */
 import { type Random, randomOf } from "@muster/base";
-import type { CheckpointContent, LoadedCheckpoint } from "../src/index.ts";
+import type { CheckpointContent, CheckpointStore, LoadedCheckpoint } from "../src/index.ts";
 
 export function contentOf(step: number, changes: Partial<CheckpointContent> = {}): CheckpointContent {
   const random = randomOf(77, step);
@@ -56,4 +56,19 @@ export const never: AbortSignal = new AbortController().signal;
 
 function bytesOf(random: Random, sizeBytes: number): Uint8Array {
   return Uint8Array.from({ length: sizeBytes }, () => random.below(256));
+}
+
+/** The store as it looks to those who wait until what is not kept is removed. */
+export async function waiting(opening: Promise<CheckpointStore>): Promise<CheckpointStore> {
+  const store = await opening;
+  const cleared = async <T extends { readonly cleared: Promise<unknown> }>(saving: Promise<T>): Promise<T> => {
+    const saved = await saving;
+    await saved.cleared;
+    return saved;
+  };
+  return {
+    ...store,
+    save: (content, signal) => cleared(store.save(content, signal)),
+    seal: (content, of, signal) => cleared(store.seal(content, of, signal)),
+  };
 }

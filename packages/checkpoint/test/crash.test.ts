@@ -1,7 +1,7 @@
 import { randomOf } from "@muster/base";
 import { describe, expect, it } from "vitest";
 import { type CheckpointStore, openCheckpointStore } from "../src/index.ts";
-import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { contentOf, expectedOf, loadedOf, never, waiting } from "./content.ts";
 import { CrashError, MemoryDisk, type Survival, systemError } from "./disk.ts";
 
 const root = "/root";
@@ -9,7 +9,7 @@ const oldContent = contentOf(50);
 const newContent = contentOf(100);
 
 const open = (disk: MemoryDisk, keep: number): Promise<CheckpointStore> =>
-  openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) });
+  waiting(openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) }));
 
 /** A disk with one durable checkpoint. */
 async function diskWithOld(): Promise<MemoryDisk> {
@@ -111,7 +111,7 @@ describe("a call that fails while a checkpoint is saved", () => {
         });
         return null;
       });
-      outcomes[saved === null ? "failed" : saved.warnings.length > 0 ? "warned" : "unharmed"]++;
+      outcomes[saved === null ? "failed" : (await saved.cleared).length > 0 ? "warned" : "unharmed"]++;
       disk.fault = null;
       await checkState(disk, 1);
       await checkRecovery(disk, 1);

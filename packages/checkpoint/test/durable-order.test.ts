@@ -2,7 +2,7 @@
 import { randomOf } from "@muster/base";
 import { expect, it } from "vitest";
 import { type CheckpointStore, openCheckpointStore } from "../src/index.ts";
-import { contentOf, never } from "./content.ts";
+import { contentOf, never, waiting } from "./content.ts";
 import { MemoryDisk } from "./disk.ts";
 
 const root = "/root";
@@ -46,7 +46,9 @@ it("at every call of saves, removals and shards, what a loss of power leaves is 
   const random = randomOf(5);
   await disk.fs.makeDirectory(root);
   await disk.fs.syncDirectory("/");
-  const store: CheckpointStore = await openCheckpointStore({ root, keep: 1, fs: disk.fs, now: () => new Date(0) });
+  const store: CheckpointStore = await waiting(
+    openCheckpointStore({ root, keep: 1, fs: disk.fs, now: () => new Date(0) }),
+  );
   const push = disk.calls.push.bind(disk.calls);
   disk.calls.push = (...calls) => {
     for (const survival of ["nothing", random, random] as const)

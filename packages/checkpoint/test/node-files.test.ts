@@ -22,7 +22,7 @@ import {
   type SavedCheckpoint,
 } from "../src/index.ts";
 import { nodeFs } from "../src/internal.ts";
-import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { contentOf, expectedOf, loadedOf, never, waiting } from "./content.ts";
 
 const failsWith = (word: string): object => expect.objectContaining({ code: `MUSTER_ERR_CHECKPOINT_${word}` });
 
@@ -34,7 +34,7 @@ let saved: SavedCheckpoint;
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), "muster-checkpoint-"));
   root = join(folder, "jobs", "dates");
-  store = await openCheckpointStore({ root, keep: 1, now: () => new Date("2030-01-02T03:04:05.678Z") });
+  store = await waiting(openCheckpointStore({ root, keep: 1, now: () => new Date("2030-01-02T03:04:05.678Z") }));
   saved = await store.save(contentOf(7), never);
 });
 

@@ -1,7 +1,7 @@
 import { randomOf } from "@muster/base";
 import { describe, expect, it, vi } from "vitest";
 import { type CheckpointStore, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
-import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { contentOf, expectedOf, loadedOf, never, waiting } from "./content.ts";
 import { CrashError, MemoryDisk, type Survival, systemError } from "./disk.ts";
 
 // One to two seconds a test on two free cores.
@@ -13,7 +13,7 @@ const newContent = contentOf(100);
 const of = 2;
 
 const open = (disk: MemoryDisk, keep = 1): Promise<CheckpointStore> =>
-  openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) });
+  waiting(openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) }));
 
 /** A disk with one durable checkpoint. */
 async function diskWithOld(): Promise<MemoryDisk> {
@@ -131,7 +131,7 @@ async function stopping(disk: MemoryDisk, isIt: (call: string, ...given: unknown
       };
     },
   });
-  const store = await openCheckpointStore({ root, keep, fs, now: () => new Date(0) });
+  const store = await waiting(openCheckpointStore({ root, keep, fs, now: () => new Date(0) }));
   return { store, stopped: stopped.opened, goOn: gate.open, over: stopped.open };
 }
 
@@ -174,7 +174,7 @@ describe("a set that another removes", () => {
     await stores[0]!.saveShards(older, { indices: [1], of }, never);
     await Promise.all(stores.map((store) => store.saveShards(newContent, { indices: [1, 2], of }, never)));
     const saved = await Promise.all(stores.map((store) => store.save(newContent, never)));
-    expect(saved.flatMap(({ warnings }) => warnings)).toEqual([]);
+    expect((await Promise.all(saved.map(({ cleared }) => cleared))).flat()).toEqual([]);
     expect([...disk.files().keys()].filter((path) => path.includes("step-00000090"))).toEqual([]);
   });
 });

@@ -7,7 +7,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { type CheckpointContent, type CheckpointStore, openCheckpointStore } from "../src/index.ts";
 import { shardedFiles, shardNumbers } from "../src/shard-names.ts";
 import { planIndex, planShard, setKey } from "../src/sharded.ts";
-import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { contentOf, expectedOf, loadedOf, never, waiting } from "./content.ts";
 import { MemoryDisk } from "./disk.ts";
 
 const root = "/root";
@@ -19,7 +19,7 @@ async function emptyDisk(): Promise<MemoryDisk> {
 }
 
 const open = (disk: MemoryDisk, keep = 2): Promise<CheckpointStore> =>
-  openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) });
+  waiting(openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) }));
 
 const failsWith = (word: string, message = /./): object =>
   expect.objectContaining({ code: `MUSTER_ERR_CHECKPOINT_${word}`, message: expect.stringMatching(message) });
@@ -86,7 +86,8 @@ describe("a checkpoint of several writers", () => {
     await Promise.all(writers.map((writer, i) => writer.saveShards(content, { indices: [i + 1], of: 3 }, never)));
     expect(await writers[0]!.list()).toEqual([]);
     const saved = await writers[1]!.seal(content, 3, never);
-    expect(saved).toMatchObject({ name: "step-00000007-v7-t1", path: `${root}/step-00000007-v7-t1`, warnings: [] });
+    expect(saved).toMatchObject({ name: "step-00000007-v7-t1", path: `${root}/step-00000007-v7-t1` });
+    expect(await saved.cleared).toEqual([]);
     const loaded = await writers[2]!.load(saved.name);
     expect(loadedOf(loaded)).toEqual(expectedOf(content));
     expect(loaded.info).toMatchObject({
@@ -235,7 +236,7 @@ describe("a checkpoint of several writers", () => {
     const swept = await Promise.all(stores.map((store) => store.sweep()));
     expect(swept.flat().every((name) => name.includes("step-00000005"))).toBe(true);
     expect([...disk.files().keys()].filter((path) => path.includes("step-00000005"))).toEqual([]);
-    await expect(stores[1]!.seal(contentOf(6), 2, never)).resolves.toMatchObject({ warnings: [] });
+    expect(await (await stores[1]!.seal(contentOf(6), 2, never)).cleared).toEqual([]);
   });
 
   it("reads no byte of older weights to write a shard, unless they may be the same ones", async () => {
@@ -280,7 +281,7 @@ describe("a checkpoint of several writers", () => {
     disk.bytesMax = used() + 10;
     await expect(store.seal(contentOf(6), 2, never)).rejects.toEqual(failsWith("DISK_FULL", /it needs [1-9]\d+;/));
     disk.bytesMax = Number.MAX_SAFE_INTEGER;
-    await expect(store.seal(contentOf(6), 2, never)).resolves.toMatchObject({ warnings: [] });
+    expect(await (await store.seal(contentOf(6), 2, never)).cleared).toEqual([]);
   });
 });
 
@@ -293,7 +294,7 @@ describe("a sharded checkpoint on a real disk", () => {
   it("is a folder that readers of Hugging Face models take, with its index", async () => {
     const folder = await mkdtemp(join(tmpdir(), "muster-sharded-"));
     folders.push(folder);
-    const store = await openCheckpointStore({ root: folder, keep: 1, now: () => new Date(0) });
+    const store = await waiting(openCheckpointStore({ root: folder, keep: 1, now: () => new Date(0) }));
     const content = contentOf(7);
     await store.saveShards(content, { indices: [1, 2], of: 2 }, never);
     const { path } = await store.seal(content, 2, never);

@@ -3,7 +3,7 @@ import { randomOf } from "@muster/base";
 import { describe, expect, it } from "vitest";
 import { type CheckpointContent, type CheckpointStore, loadCheckpoint, openCheckpointStore } from "../src/index.ts";
 import { type CheckpointManifest, decodeManifest, encodeManifest } from "../src/manifest.ts";
-import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
+import { contentOf, expectedOf, loadedOf, never, waiting } from "./content.ts";
 import { MemoryDisk, systemError } from "./disk.ts";
 
 const root = "/root";
@@ -16,7 +16,7 @@ async function emptyDisk(): Promise<MemoryDisk> {
 }
 
 const open = (disk: MemoryDisk, keep = 2): Promise<CheckpointStore> =>
-  openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) });
+  waiting(openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) }));
 
 const failsWith = (word: string, message = /./): object =>
   expect.objectContaining({ code: `MUSTER_ERR_CHECKPOINT_${word}`, message: expect.stringMatching(message) });
@@ -28,7 +28,8 @@ describe("save and load", () => {
     const store = await open(await emptyDisk());
     const content = contentOf(120, { lineage: 2, term: 3 });
     const saved = await store.save(content, never);
-    expect(saved).toMatchObject({ name: "step-00000120-v120-t3", path: `${root}/step-00000120-v120-t3`, warnings: [] });
+    expect(saved).toMatchObject({ name: "step-00000120-v120-t3", path: `${root}/step-00000120-v120-t3` });
+    expect(await saved.cleared).toEqual([]);
     const loaded = await store.load(saved.name);
     expect(loadedOf(loaded)).toEqual(expectedOf(content));
     expect(loaded.info).toMatchObject({ manifestDigest: saved.manifestDigest, bytes: saved.bytes });
@@ -134,6 +135,27 @@ describe("save and load", () => {
     expect(latestOf(disk)).toBe(`${other.name}\n`);
   });
 
+  it("is told when it is durable, before what is not kept is removed; what is written next waits for that", async () => {
+    const disk = await emptyDisk();
+    await (await open(disk)).save(contentOf(1), never);
+    let remove = (): void => {};
+    const removing = new Promise<void>((resolve) => {
+      remove = resolve;
+    });
+    const fs = { ...disk.fs, removeFile: (path: string) => removing.then(() => disk.fs.removeFile(path)) };
+    const store = await openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) });
+    const saved = await store.save(contentOf(2), never);
+    expect([latestOf(disk), (await store.latest())?.step]).toEqual(["step-00000002-v2-t1\n", 2]);
+    const next = store.save(contentOf(3), never);
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+    expect(disk.calls.filter((call) => call.includes("step-00000003"))).toEqual([]);
+    expect([...disk.files().keys()].filter((path) => path.includes("/.trash-step-00000001"))).toHaveLength(4);
+    remove();
+    expect(await saved.cleared).toEqual([]);
+    await (await next).cleared;
+    expect([...(await disk.fs.list(root))].sort()).toEqual(["latest", "step-00000003-v3-t1"]);
+  });
+
   it("does not count before what was written has been read back", async () => {
     const disk = await emptyDisk();
     const create = disk.fs.create;
@@ -147,7 +169,7 @@ describe("save and load", () => {
         return { ...file, write };
       },
     };
-    const store = await openCheckpointStore({ root, keep: 1, fs: lying, now: () => new Date(0) });
+    const store = await waiting(openCheckpointStore({ root, keep: 1, fs: lying, now: () => new Date(0) }));
     await expect(store.save(contentOf(1), never)).rejects.toEqual(
       failsWith("WRITE_FAILED", /model.safetensors was read back with other bytes/),
     );
@@ -394,7 +416,7 @@ describe("damage", () => {
         return { ...file, stat: patched(path, file.stat) };
       },
     };
-    const store = await openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) });
+    const store = await waiting(openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) }));
     await expect(store.load(name)).rejects.toEqual(failsWith("CORRUPT", reason));
   });
 
@@ -427,7 +449,7 @@ describe("retention", () => {
   it("leaves more while nothing that is pinned is here, whoever wrote it: each may be the one that is named next", async () => {
     const disk = await emptyDisk();
     const openOne = () =>
-      openCheckpointStore({ root, keep: 1, keepUnpinned: 3, fs: disk.fs, now: () => new Date(disk.nowMs) });
+      waiting(openCheckpointStore({ root, keep: 1, keepUnpinned: 3, fs: disk.fs, now: () => new Date(disk.nowMs) }));
     const died = await openOne();
     for (const step of [1, 2]) await died.save(contentOf(step), never);
     const store = await openOne();
@@ -482,7 +504,7 @@ describe("retention", () => {
           return { ...file, read: async (target: Uint8Array, at: number) => turn().then(() => file.read(target, at)) };
         },
       };
-      const reader = await openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) });
+      const reader = await waiting(openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) }));
       const loaded = await reader.load(name).catch((error: unknown) => {
         expect(error).toEqual(failsWith("MISSING"));
         expect(error).toMatchObject({ retryable: true });
@@ -533,7 +555,7 @@ describe("sweep", () => {
   it("goes by the clock of the disk: a host whose own clock is hours ahead leaves what others are writing", async () => {
     const disk = await emptyDisk();
     const inHours = () => new Date(disk.nowMs + 5 * 3_600_000);
-    const store = await openCheckpointStore({ root, keep: 1, fs: disk.fs, now: inHours });
+    const store = await waiting(openCheckpointStore({ root, keep: 1, fs: disk.fs, now: inHours }));
     await disk.fs.makeDirectory(`${root}/.tmp-step-00000009-v9-t1`);
     expect(await store.sweep()).toEqual([]);
     await store.save(contentOf(1), never);
@@ -556,7 +578,7 @@ describe("sweep", () => {
         await disk.fs.rename(from, to);
       },
     };
-    const writing = (await openCheckpointStore({ root, keep: 2, fs: slow, now: () => new Date(disk.nowMs) }))
+    const writing = (await waiting(openCheckpointStore({ root, keep: 2, fs: slow, now: () => new Date(disk.nowMs) })))
       .save(contentOf(1), never)
       .then(
         () => "saved",
@@ -573,7 +595,9 @@ describe("sweep", () => {
         await writing;
       },
     };
-    await (await openCheckpointStore({ root, keep: 2, fs: removing, now: () => new Date(disk.nowMs) })).sweep();
+    await (
+      await waiting(openCheckpointStore({ root, keep: 2, fs: removing, now: () => new Date(disk.nowMs) }))
+    ).sweep();
     expect([await writing, await (await open(disk)).list()]).toEqual(["failed", []]);
     expect([...disk.files().keys()].filter((path) => path.includes("step-"))).toEqual([]);
   });
@@ -588,6 +612,6 @@ describe("sweep", () => {
     disk.bytesMax = [...disk.files().values()].reduce((sum, { length }) => sum + length, 0);
     await expect(store.save(contentOf(3), never)).rejects.toEqual(failsWith("DISK_FULL"));
     disk.nowMs += 3_600_000;
-    await expect(store.save(contentOf(3), never)).resolves.toMatchObject({ warnings: [] });
+    expect(await (await store.save(contentOf(3), never)).cleared).toEqual([]);
   });
 });

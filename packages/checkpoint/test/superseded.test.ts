@@ -1,7 +1,7 @@
 /** What goes although it is newer than what is pinned: copies that never came to count. And what makes room on a full disk. */
 import { describe, expect, it } from "vitest";
 import { type CheckpointStore, openCheckpointStore, type SavedCheckpoint } from "../src/index.ts";
-import { contentOf, never } from "./content.ts";
+import { contentOf, never, waiting } from "./content.ts";
 import { MemoryDisk } from "./disk.ts";
 
 const root = "/root";
@@ -9,7 +9,10 @@ const root = "/root";
 async function storeOf(keep = 1): Promise<{ readonly disk: MemoryDisk; readonly store: CheckpointStore }> {
   const disk = new MemoryDisk();
   await disk.fs.makeDirectory(root);
-  return { disk, store: await openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) }) };
+  return {
+    disk,
+    store: await waiting(openCheckpointStore({ root, keep, fs: disk.fs, now: () => new Date(disk.nowMs) })),
+  };
 }
 
 async function savedSteps(store: CheckpointStore, steps: readonly number[]): Promise<SavedCheckpoint[]> {

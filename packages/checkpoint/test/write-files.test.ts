@@ -45,7 +45,7 @@ it("writes files of any size, flushed, and says size and digest of each", async 
   ]);
   await disk.fs.syncDirectory(folder);
   await disk.fs.syncDirectory("/");
-  expect(Buffer.compare(disk.afterCrash("nothing").files().get("/root/large") ?? new Uint8Array(), bytes)).toBe(0);
+  expect(Buffer.compare(disk.afterCrash("nothing").files().get(`${folder}/large`) ?? new Uint8Array(), bytes)).toBe(0);
   expect(disk.opened).toEqual([]);
 });
 

@@ -80,6 +80,8 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   #rejectOpened: (error: unknown) => void = () => {};
   #abort = new AbortController();
   #writing: Promise<void> = Promise.resolve();
+  /** Removal of what is not kept: it goes on when the checkpoint has been reported. */
+  #clearing: Promise<void> = Promise.resolve();
   #pullAbort = new AbortController();
   #taking: Promise<void> = Promise.resolve();
   /** The version of which shards were written last, for those that others do not finish. */
@@ -167,6 +169,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     this.#rejectOpened(errors.ActorNotOpen({ what: "close" }));
     this.#shared.forget();
     await this.#memory.close();
+    await this.#clearing;
   }
 
   #take({ body }: EffectOf<"weights.pull">, tools: Tools): Promise<void> {
@@ -239,8 +242,10 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const kept = shards ? noBytes : await this.#sectionsOf(body, opened, signal);
     const whole = { ...content, sections: sectionsIn(body, kept) };
     const saving = shards ? store.seal(whole, shards.of, signal) : store.save(whole, signal);
-    const { name, manifestDigest, bytes, warnings } = await saving.finally(() => kept.release());
-    for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
+    const { name, manifestDigest, bytes, cleared } = await saving.finally(() => kept.release());
+    this.#clearing = cleared.then((warnings) => {
+      for (const warning of warnings) tools.logger.warn({ step, warning }, "checkpoint is durable, with a warning");
+    });
     if (shards) this.#shared.forget();
     const durationMs = tools.clock.now() - startedMs;
     // As the configuration names the folder, whatever links lead there: so everybody can tell that it is below.

@@ -356,7 +356,8 @@ export const handCanaries: readonly Canary[] = [
         ...doors,
         checkpointStore: async (options) => {
           const store = await doors.checkpointStore(options);
-          const ghost = { name: "ghost", path: "/checkpoints/ghost", manifestDigest: "0", bytes: 0, warnings: [] };
+          const cleared = Promise.resolve([]);
+          const ghost = { name: "ghost", path: "/checkpoints/ghost", manifestDigest: "0", bytes: 0, cleared };
           return { ...store, save: async () => ghost };
         },
       }),
