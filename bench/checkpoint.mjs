@@ -1,11 +1,12 @@
 /**
- * Checkpoints on the disk of this host, in turns with what the disk does with the same bytes: a save beside a plain write with fsync, and beside a write,
- * fsync and reading it all back, which is what a save does; a load beside a plain read into memory of its own. For the cold load both files are put out of
+ * Checkpoints on the disk of this host, in turns with what the disk does with the same bytes: a save, until it is durable, beside a plain write to a new
+ * file with fsync, and beside a write, fsync and reading it all back, which is what a save does; removing the older one afterwards is timed in neither,
+ * and has a row of its own beside removing the file. A load beside a plain read into memory of its own. For the cold load both files are put out of
  * the page cache before, for the warm one neither is. Every save and load also computes SHA-256 of each byte. Then a job on its own: what a checkpoint at
  * every step costs the trainers.
  */
 import { execFileSync } from "node:child_process";
-import { mkdtemp, open, readdir, rm } from "node:fs/promises";
+import { mkdtemp, open, readdir, rm, unlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -39,6 +40,19 @@ async function writePlain(path, sections) {
     for (let at = 0; at < bytes.length; at += chunkBytes) await file.write(bytes.subarray(at, at + chunkBytes));
   await file.sync();
   await file.close();
+}
+
+/**
+ * Has a virtual machine hold memory for the page cache: where the host must give it first, that takes several times as long as the write. Before each write,
+ * ours and theirs.
+ * @param {string} path
+ */
+async function warmPageCache(path) {
+  const file = await open(path, "w");
+  const chunk = new Uint8Array(chunkBytes);
+  for (let at = 0; at < 3 * sectionBytes; at += chunkBytes) await file.write(chunk);
+  await file.close();
+  await unlink(path);
 }
 
 /** Into memory that is used for the first time, as that of a load is. @param {string} path */
@@ -83,16 +97,23 @@ async function* diskRows(folder) {
     return /** @type {const} */ ([at === 0 ? "weights" : "optimizer", bytes]);
   });
   const store = await openCheckpointStore({ root: join(folder, "store"), keep: 1, now: () => new Date() });
-  const plain = join(folder, "plain");
-  /** @type {Record<"save" | "write" | "load" | "read" | "coldLoad" | "coldRead", number[]>} */
-  const took = { save: [], write: [], load: [], read: [], coldLoad: [], coldRead: [] };
+  /** @type {Record<"save" | "write" | "clear" | "unlink" | "load" | "read" | "coldLoad" | "coldRead", number[]>} */
+  const took = { save: [], write: [], clear: [], unlink: [], load: [], read: [], coldLoad: [], coldRead: [] };
+  const all = sections.map(([, bytes]) => bytes);
+  const pathOf = (/** @type {number} */ step) => join(folder, `plain-${step}`);
+  await writePlain(pathOf(0), all);
+  await (await store.save(contentOf(sections, 0), signal)).cleared;
   for (let step = 1; step <= rounds; step++) {
-    const all = sections.map(([, bytes]) => bytes);
+    const plain = pathOf(step);
+    await warmPageCache(join(folder, "warm"));
     took.write.push(await secondsOf(() => writePlain(plain, all)));
+    took.unlink.push(await secondsOf(() => unlink(pathOf(step - 1))));
     took.read.push(await secondsOf(() => readPlain(plain)));
     const content = contentOf(sections, step);
-    let saved = { name: "", path: "" };
-    took.save.push(await secondsOf(async () => (saved = await store.save(content, signal))));
+    const saved = { name: "", path: "", cleared: /** @type {Promise<unknown>} */ (Promise.resolve()) };
+    await warmPageCache(join(folder, "warm"));
+    took.save.push(await secondsOf(async () => void Object.assign(saved, await store.save(content, signal))));
+    took.clear.push(await secondsOf(() => saved.cleared));
     took.load.push(await secondsOf(() => store.load(saved.name)));
     evict([plain, ...(await readdir(saved.path)).map((name) => join(saved.path, name))]);
     took.coldRead.push(await secondsOf(() => readPlain(plain)));
@@ -101,6 +122,7 @@ async function* diskRows(folder) {
   const readBack = took.write.map((seconds, i) => seconds + (took.read[i] ?? 0));
   yield { ...row("save", took.save, took.write, "write + fsync"), ratioAim };
   yield row("save", took.save, readBack, "write + fsync + read back");
+  yield row("removal of the one before", took.clear, took.unlink, "unlink");
   yield { ...row("load, cold", took.coldLoad, took.coldRead, "plain read, cold"), ratioAim };
   yield row("load, warm", took.load, took.read, "plain read, warm");
 }
