@@ -122,8 +122,9 @@ if (known.size > 0) say(`detected before, and not tried again: ${known.size}`);
 const chosen = new Set(sample.map(({ number }) => number).filter((number) => !known.has(number)));
 const count = everything.length;
 const moduleOf = (/** @type {number} */ number) => everything[number]?.mutant.file ?? "";
+const textOf = new Map(files.map(({ file }) => [file, readFileSync(join(root, file), "utf8")]));
 /** @param {string} file @param {number} number */
-const isOwn = (file, number) => readFileSync(join(root, file), "utf8").includes(`/${basename(moduleOf(number))}"`);
+const isOwn = (file, number) => textOf.get(file)?.includes(`/${basename(moduleOf(number))}"`) ?? false;
 const withinMs = Number(values.within) * 1000;
 /** @param {number} number @param {string} where */
 const onSeen = (number, where) => {

@@ -129,6 +129,7 @@ describe("the page of numbers", () => {
     await lone.voice("rollout-0").register();
     expect(lone.end()).toBeNull();
     expect(await metrics.render()).toMatch(/^muster_train_step 7$/m);
+    expect(await metrics.render()).toMatch(/^muster_job_members\{role="rollout"\} 1$/m);
     await over(lone);
   });
 

@@ -269,6 +269,13 @@ describe("the replay of a journal with snapshots", () => {
 
   it("refuses a whole snapshot that can not be read", () => {
     expect(() => decodeSnapshot(4, Uint8Array.of(0xff))).toThrow("journal record 4 can not be read");
+    const whole = { state: {}, phase: "gathering", timers: [], untold: [], incidents: {} };
+    const bytes = (patch: object) => Buffer.from(JSON.stringify({ v: 3, ...whole, ...patch }));
+    expect(decodeSnapshot(4, bytes({}))).toEqual(whole);
+    // A text with a byte in it that is no UTF-8.
+    const torn = bytes({ phase: "~" }).map((byte) => (byte === 0x7e ? 0xff : byte));
+    expect(() => decodeSnapshot(4, torn)).toThrow("journal record 4 can not be read");
+    expect(() => decodeSnapshot(4, bytes({ phase: 3 }))).toThrow(/^journal record 4 can not be read: (?!invalid$)/);
     expect(() => decodeSnapshot(4, Buffer.from(JSON.stringify({ v: snapshotVersion, state: {} })))).toThrow(
       "journal record 4 can not be read",
     );

@@ -106,6 +106,33 @@ describe("the status of a job", () => {
     });
   });
 
+  it("counts members and managed replicas by their health, and leaves out first whoever is well", () => {
+    const health = ["healthy", "suspect", "healthy"] as const;
+    const members = Object.fromEntries(
+      health.map((each, i) => [`rollout-${i}`, { ...memberOf(`rollout-${i}`, "rollout", i), health: each }]),
+    );
+    const replica = (state: "HEALTHY" | "DEAD") => ({
+      ...{ role: "rollout" as const, seq: 0, node: "n0", life: 1, process: null, ended: 0, member: null },
+      ...{ health: state, deaths: 0, leaving: false, replacedBy: null },
+    });
+    const command = (answer: object | null) => ({ kind: "fleet.scale", by: "op", asked: "more", answer });
+    const fleet = {
+      ...fresh.fleet,
+      replicas: { r0: replica("HEALTHY"), r1: replica("HEALTHY"), r2: replica("DEAD") },
+      commands: { open: command(null), done: command({ outcome: "done" }) },
+    };
+    const state = { ...fresh, members, fleet } as unknown as ControllerState;
+    const all = statusOf("dates", state, nobody);
+    expect(all.totals).toEqual({ rollout: { healthy: 2, suspect: 1 } });
+    expect(all.fleet.totals).toEqual({ rollout: { HEALTHY: 2, DEAD: 1 } });
+    expect(all.fleet.commands).toEqual([{ id: "open", kind: "fleet.scale", asked: "more" }]);
+    expect(all).not.toHaveProperty("samplers");
+    const one = statusOf("dates", state, { ...nobody, rowsMax: 1 });
+    expect(one.members.map(({ id }) => id)).toEqual(["rollout-1"]);
+    expect(one.fleet.replicas.map(({ id }) => id)).toEqual(["r2"]);
+    expect([one.membersLeftOut, one.fleet.leftOut.replicas]).toEqual([2, 2]);
+  });
+
   it("shows the lineage that a restore is about to begin", () => {
     const state: ControllerState = { ...fresh, restore: { ...fresh.restore, lineage: 2, version: 5 } };
     expect(statusOf("dates", state, nobody)).toMatchObject({ phase: "restoring", lineage: 2, version: null });

@@ -85,6 +85,7 @@ describe("the voice of a controller", () => {
 
   it("leaves an order aside while there is no room for it", () => {
     voice.aside({ type: "command", ...order } as unknown as CommandEffect);
+    expect(offered).toHaveLength(1);
     room = 1;
     voice.aside({ type: "command", ...order } as unknown as CommandEffect);
     expect(offered).toHaveLength(1);

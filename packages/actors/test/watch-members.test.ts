@@ -1,5 +1,5 @@
 import { noMetrics } from "@muster/base";
-import type { DetectorTiming, Watched } from "@muster/machines";
+import { type DetectorTiming, FailureDetector, type Watched } from "@muster/machines";
 import { type AnyMessage, type Body, createEnveloper } from "@muster/protocol";
 import { type ManualClock, manualClock } from "@muster/runtime/internal";
 import { createMetrics } from "@muster/runtime/metrics";
@@ -93,6 +93,42 @@ describe("the watch over the members", () => {
     const body = { ...vote, sections: [], missing: [...vote.missing] };
     watch.reported(newVoice("i9", "policy-0").stamp("step.voted", body));
     expect(watch.look([member]).verdicts).toMatchObject([{ type: "verdict.suspect", kind: "peers" }]);
+  });
+
+  it("takes a mesh that could not be built for evidence against the members that it names, and no other report", () => {
+    clock.advance(2_000);
+    const trainer = newVoice("i9", "policy-0");
+    watch.reported(trainer.stamp("step.skipped" as never, { missing: [member.id] } as never));
+    expect(typesNow()).toEqual([]);
+    watch.reported(trainer.stamp("mesh.failed", { epoch: 1, cause: "torn", missing: [member.id] }));
+    expect(watch.look([member]).verdicts).toMatchObject([{ type: "verdict.suspect", kind: "peers" }]);
+  });
+
+  it("shows the level of suspicion as it is for a watcher that is as well as this one", async () => {
+    const metrics = createMetrics();
+    watch = watchMembers(clock, timing, metrics);
+    const detector = new FailureDetector(timing);
+    watch.look([member]);
+    detector.look([member], { nowMs: clock.now(), factor: 1 });
+    const { phase, progress, loopLagMs } = rest;
+    for (let i = 0; i < 4; i++) {
+      const message = beat();
+      watch.heard(message);
+      const { from: id, incarnation, seq } = message;
+      detector.beat({ id, incarnation, seq, phase, progress, loopLagMs, failures: 0 }, clock.now());
+      clock.advance(1_000);
+    }
+    clock.advance(4_000);
+    watch.observed({ loopLagMs: 0, timerLateMs: 0, brokerRttMs: 0 });
+    const shown = Number(/^muster_detector_phi (.+)$/m.exec(await metrics.render())?.[1]);
+    expect(shown).toBeGreaterThan(0);
+    expect(shown).toBe(detector.highestPhi(clock.now(), 1));
+  });
+
+  it("shows no lag of a loop while nobody was heard", async () => {
+    const metrics = createMetrics();
+    watchMembers(clock, timing, metrics).observed({ loopLagMs: 0, timerLateMs: 0, brokerRttMs: 0 });
+    expect(await metrics.render()).toMatch(/^muster_detector_loop_lag_ms 0$/m);
   });
 
   it("takes failed health checks of an engine for what they are, the worse of both streaks", () => {

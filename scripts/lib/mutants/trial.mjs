@@ -29,13 +29,15 @@ export class Trial {
   }
 
   async run() {
-    const { tests: all, outside, say } = this.#of;
+    const { tests: all, outside, isOwn, say } = this.#of;
     for (const [at, most] of bands.entries()) {
       const tests = all.filter(({ ms }) => ms <= most && ms > (bands[at - 1] ?? -1));
       const files = [...new Set(tests.map(({ file }) => file))]
         .map((file) => ({ file, tests: tests.filter((test) => test.file === file) }))
-        .map((entry) => ({ ...entry, size: new Set(Object.values(this.#workOf(entry.tests)).flat()).size }))
-        .sort((a, b) => b.size - a.size);
+        .map((entry) => ({ ...entry, numbers: [...new Set(Object.values(this.#workOf(entry.tests)).flat())] }))
+        .map((entry) => ({ ...entry, own: entry.numbers.filter((number) => isOwn(entry.file, number)).length }))
+        // Tests of a module itself detect most of its mutants; whole jobs meet nearly all, and take long for each.
+        .sort((a, b) => b.own - a.own || b.numbers.length - a.numbers.length);
       for (const [done, { file, tests }] of files.entries())
         if (await this.#tryFile(file, tests))
           say(`tests up to ${most} ms, file ${done + 1} of ${files.length}, ${file}: ${this.#sum()}`);
