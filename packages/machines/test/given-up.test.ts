@@ -168,3 +168,70 @@ describe("a failure whose rule ends the job", () => {
     expect(planCeiling(noted(jobWith({}), [[7, 1]]))).toBeNull();
   });
 });
+
+describe("what is given up, in numbers", () => {
+  it("is a whole group where one is quarantined, in a row with the ones before", () => {
+    const state = [0, 1, 2].reduce((next) => noteQuarantined(next, cause()), jobWith({}));
+    const { recent, run, causes } = state.givenUp;
+    expect(recent.reduce((sum, { trajectories }) => sum + trajectories, 0)).toBe(6);
+    expect(recent.reduce((sum, { givenUp }) => sum + givenUp, 0)).toBe(6);
+    expect([run.count, causes.map(({ count }) => count)]).toEqual([6, [6]]);
+  });
+
+  it("is no row where a trajectory was healthy, or two causes came together", () => {
+    const healthy = noted(jobWith({}), [[1, 1]]).givenUp.run;
+    expect(healthy.count).toBe(0);
+    const causes = [cause(), cause({ frame: "elsewhere" })];
+    const two = noteReceipts(jobWith({}), [receiptOf(4, 0, { completed: 0, aborted: 2 })], causes).givenUp.run;
+    expect(two).toEqual({ key: "", count: 0 });
+  });
+
+  it("ends the job at the second of a row where one is allowed, and at none where that is 0", () => {
+    const ends = (sameErrorMax: number, row: number) =>
+      planCeiling(noted(jobWith({ abortShareMax: 1, sameErrorMax }), [[0, row]]))?.state.ending?.outcome;
+    expect([ends(1, 1), ends(1, 2), ends(0, 99)]).toEqual([undefined, "failed", undefined]);
+  });
+
+  it("is counted over exactly the window where that is kept in single trajectories, and in 64 parts where it is larger", () => {
+    const seen = (abortWindow: number, count: number) =>
+      noted(
+        jobWith({ abortWindow }),
+        Array.from({ length: count }, () => [1, 0] as const),
+      ).givenUp.recent;
+    expect(seen(64, 63)).toHaveLength(63);
+    expect(seen(64, 64)).toHaveLength(64);
+    expect(seen(64, 80)).toHaveLength(64);
+    expect(seen(640, 700).map(({ trajectories }) => trajectories)).toEqual(Array.from({ length: 64 }, () => 10));
+  });
+
+  it("is said in bounded words: five causes, the most frequent first, each message and frame cut", () => {
+    const state = Array.from({ length: 7 }, (_, i) => i).reduce(
+      (next, i) =>
+        noteReceipts(
+          next,
+          [receiptOf(4, 0, { completed: 0, aborted: i + 1 })],
+          [cause({ name: `E${i}`, message: "m".repeat(300), frame: "f".repeat(300), count: i + 1 })],
+        ),
+      jobWith({ abortShareMax: 0.01, abortWindow: 100, sameErrorMax: 0, atCeiling: "alarm" }),
+    );
+    const detail = bodiesOf(planCeiling(state)?.effects ?? [], "alarm.raised")[0]?.detail ?? "";
+    expect(detail.match(/ × E\d/g)).toEqual([" × E6", " × E5", " × E4", " × E3", " × E2"]);
+    expect(detail.match(/m+ at f+ /g)).toEqual(
+      Array.from({ length: 5 }, () => `${"m".repeat(200)} at ${"f".repeat(160)} `),
+    );
+    const ended = planCeiling({
+      ...state,
+      plan: { ...state.plan, failure: { ...state.plan.failure, atCeiling: "abort" } },
+    });
+    expect(ended?.state.ending?.reason).toHaveLength(1_800);
+  });
+
+  it("forgets the earliest of causes that are equally rare", () => {
+    const state = Array.from({ length: 33 }, (_, i) => cause({ frame: `f${i}` })).reduce(
+      (next, one) => noteReceipts(next, [receiptOf(4, 0, { completed: 0, aborted: 1 })], [one]),
+      jobWith({}),
+    );
+    const frames = state.givenUp.causes.map(({ frame }) => frame);
+    expect([frames.length, frames[0], frames.at(-1)]).toEqual([32, "f1", "f32"]);
+  });
+});

@@ -35,6 +35,17 @@ describe("held-out prompts", () => {
     expect(alarmsAfter([64, 0], 64).flat()).toHaveLength(1);
   });
 
+  it("that fall by exactly a tenth of them are one, and by less are none", () => {
+    expect(alarmsAfter([100, 0], 1_000).flat()).toHaveLength(1);
+    expect(alarmsAfter([1_000, 0], 10_001).flat()).toEqual([]);
+    expect(alarmsAfter([0, 0], 0).flat()).toEqual([]);
+    expect(alarmsAfter([1, 0], 1).flat()).toEqual([]);
+  });
+
+  it("that do as well as the best again are the best from then on", () => {
+    expect(alarmsAfter([400, 400, 100]).flat()[0]).toContain("fell from 78.1 % at version 1 to");
+  });
+
   it("are not certain of the next prompt where all of them were right: of 24 a fall to 17 may be chance, one to 16 is none", () => {
     expect(alarmsAfter([24, 17], 24).flat()).toEqual([]);
     expect(alarmsAfter([24, 16], 24).flat()).toHaveLength(1);

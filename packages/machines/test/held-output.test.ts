@@ -41,7 +41,30 @@ describe("a holder whose results a full stream does not take", () => {
     const purges = (purgedSeq: number) =>
       held(start({ purgedSeq })).effects.flatMap((effect) => (effect.type === "groups.purge" ? effect.beforeSeq : []));
     expect(purges(301)).toEqual([301]);
+    expect(purges(1)).toEqual([1]);
     expect(purges(0)).toEqual([]);
+  });
+
+  it("is taken to wait for half of a lease after its last word, and says why in at most 2,000 characters", () => {
+    const state = start();
+    const body = { leaseId: "1-1", reason: "no room ".repeat(400) };
+    const change = applyHeldGroups(state, reportFrom(state, "r0", { kind: "groups.held", body }));
+    expect(change.state.heldBack).toEqual({
+      sinceMs: state.nowMs,
+      untilMs: state.nowMs + state.plan.timing.leaseMs / 2,
+    });
+    expect(alarmsIn(change.effects)[0]?.detail).toHaveLength(2_000);
+    const over = planHeldOutput(at(change.state, state.nowMs + state.plan.timing.leaseMs / 2));
+    expect(alarmsIn(over?.effects ?? [])[0]?.detail).toContain(`after at most ${state.plan.timing.leaseMs / 2} ms`);
+  });
+
+  it("is told that a checkpoint makes room from the first trained step on", () => {
+    const at = (step: number) => {
+      const state = start();
+      return alarmsIn(held({ ...state, step: { ...state.step, step } }).effects)[0]?.detail;
+    };
+    expect(at(1)).toMatch(/steps that are not trained yet/);
+    expect(at(2)).toMatch(/a checkpoint of step 1 is ordered/);
   });
 
   it("says nothing of the leases of others", () => {

@@ -2,6 +2,7 @@
 import { failureDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { dispatchGroups } from "../src/controller/groups/dispatch-groups.ts";
+import { isFromOutside, withOutsideLoss, withoutOutsideLosses } from "../src/controller/groups/outside-losses.ts";
 import { applyExited } from "../src/controller/members/apply-membership.ts";
 import { applyVerdict } from "../src/controller/members/apply-verdict.ts";
 import { rebaseTimes } from "../src/controller/rebase-times.ts";
@@ -138,6 +139,33 @@ describe("what makes a storm", () => {
     expect(state.outsideLosses).toHaveLength(64);
     expect(trainerKilled({ ...state, nowMs: state.nowMs + 600_000 }).outsideLosses).toHaveLength(1);
     expect(ends(sampling(), "p1", "SIGSEGV").outsideLosses).toBeUndefined();
+  });
+});
+
+describe("losses that are counted", () => {
+  it("are those by a kill, or by a sign that names no cause", () => {
+    const from = (by: string, isKill?: boolean) =>
+      isFromOutside({ by, ...(isKill === undefined ? {} : { isKill }) } as never);
+    expect([from("exit"), from("exit", false), from("exit", true), from("silence"), from("hang")]).toEqual([
+      ...[false, false, true, true, false],
+    ]);
+  });
+
+  it("are fewer by those that are explained, and none where none were counted", () => {
+    const state = { ...sampling(), outsideLosses: [1, 2, 3] };
+    expect(withoutOutsideLosses(state, [2]).outsideLosses).toEqual([1, 3]);
+    expect(withoutOutsideLosses(state, [])).toBe(state);
+    const none = sampling();
+    expect(withoutOutsideLosses(none, [2])).toBe(none);
+  });
+
+  it("are a storm with as many others, or with all that are remembered but one", () => {
+    const after = (recent: number, count: number) => {
+      const state = { ...sampling(), outsideLosses: Array.from({ length: recent }, () => sampling().nowMs) };
+      return withOutsideLoss(state, { count: count - 1, light: 0 }).light;
+    };
+    expect([after(4, 3), after(3, 3)]).toEqual([3, 0]);
+    expect([after(64, 80), after(63, 80)]).toEqual([80, 0]);
   });
 });
 

@@ -66,3 +66,9 @@ it("a lease is no larger than what its holder draws in one go", () => {
   expect(before.r0).toBeGreaterThan(4);
   expect(after.r0).toBe(4);
 });
+
+it("a trainer that is short of memory is told of by nobody here: only what samplers draw can be less", () => {
+  const state = start();
+  const noted = noteShortage(state, state.members.p0 ?? memberOf("p0", 1));
+  expect(noted).toEqual({ state, effects: [] });
+});

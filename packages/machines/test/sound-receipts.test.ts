@@ -1,4 +1,5 @@
 /** Receipts that can not be true, and groups that nobody can read: they are sampled again, and the operator hears whose they are. */
+import { rewardMax } from "@muster/base";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
@@ -57,6 +58,23 @@ describe("a receipt", () => {
     expect(imbalanceOf(ledgerOf(state))).toBe(0);
   });
 
+  it("of the most that can be is believed", () => {
+    const { state } = report(start(), [
+      receiptOf(4, 0, { tokens: 128, rewardSum: 2 * rewardMax, firstSeq: 1 }),
+      receiptOf(4, 1, { rewardSum: -2 * rewardMax, streamSeq: 1, firstSeq: 1 }),
+    ]);
+    expect(Object.keys(state.groups[4]?.receipts ?? {})).toEqual(["0", "1"]);
+    expect(state.dropped.refused).toBeUndefined();
+  });
+
+  it("is named with the number of the others that can not be true, and gives its sender a pause", () => {
+    const { state, effects } = report(start(), [receiptOf(4, 0, { streamSeq: 0 }), receiptOf(4, 1, { streamSeq: 0 })]);
+    expect(bodiesOf(effects, "alarm.raised")[0]?.detail).toMatch(/, and 1 more$/);
+    expect(state.members.r0).toMatchObject({ refused: 1, retryAtMs: state.nowMs + state.plan.timing.commandMs / 5 });
+    const one = report(start(), [receiptOf(4, 0, { streamSeq: 0 }), receiptOf(4, 1)]);
+    expect(bodiesOf(one.effects, "alarm.raised")[0]?.detail).toMatch(/no place in the groups stream$/);
+  });
+
   it("of a group that no step has is refused, and the groups of its lease stay there", () => {
     const { state } = report(start(), [receiptOf(4, 4_000)]);
     expect(state.leases["1-1"]?.items).toEqual([train(0), train(1)]);
@@ -96,6 +114,7 @@ describe("a receipt", () => {
     const out = report(twice.state, lie, "1-8");
     expect(out.state.members.r0).toBeUndefined();
     expect(linesOf(out.effects)).toContain("r0 replica.fenced");
+    expect(bodiesOf(out.effects, "member.died")[0]).toMatchObject({ by: "engine", silentMs: 0 });
   });
 
   it("counts against its sender once per lease: a report comes again when its controller died before it was acknowledged", () => {
@@ -138,6 +157,18 @@ describe("a batch that nobody can read", () => {
       },
     ]);
     expect(imbalanceOf(ledgerOf(change?.state ?? running()))).toBe(0);
+  });
+
+  it("names eight of its groups and counts the others", () => {
+    const count = 10;
+    const plan = planWith({ groupsPerStep: count });
+    const parts = Array.from({ length: count }, (_, i) => ({ streamSeq: 400 + i, groupIds: [`4.${i}`] }));
+    const detailOf = (named: number) => {
+      const state = stepping({ p0: { ...refusal, unreadable: parts.slice(0, named) } }, { plan });
+      return bodiesOf(planStepOutcome(state)?.effects ?? [], "alarm.raised")[0]?.detail;
+    };
+    expect(detailOf(8)).toMatch(/ 4\.7 of somebody in message 407: message 401: malformed$/);
+    expect(detailOf(9)).toMatch(/ 4\.7 of somebody in message 407 and 1 more: message 401: malformed$/);
   });
 
   it("puts its writer out the third time", () => {

@@ -85,6 +85,19 @@ describe("beats", () => {
     expect(watcher.look()).toEqual([]);
   });
 
+  it("that are up to sixteen behind are late, and one that is further behind counts", () => {
+    const after = (seq: number): readonly string[] => {
+      const watcher = new Watcher(["p0"]);
+      watcher.beat("p0", { seq: 50 });
+      watcher.nowMs = 4_000;
+      watcher.beat("p0", { seq });
+      watcher.nowMs = 5_000;
+      return watcher.look();
+    };
+    for (const late of [50, 49, 34]) expect(after(late), `${late}`).toEqual(["p0 suspect silence"]);
+    for (const fresh of [51, 33]) expect(after(fresh), `${fresh}`).toEqual([]);
+  });
+
   it("that come in a burst after a pause do not make the next pause look long", () => {
     const watcher = new Watcher(["p0"]);
     watcher.pass(30_000, ["p0"]);
@@ -124,6 +137,16 @@ describe("the end of a connection", () => {
     watcher.detector.disconnected("p1", "i1", watcher.nowMs);
     watcher.members = [...watcher.members, watchedOf("p1")];
     expect(watcher.look()).toEqual(["p1 suspect disconnect"]);
+  });
+
+  it("is remembered of the last 256 lives that were not watched yet", () => {
+    const watcher = new Watcher(["p0"]);
+    for (let i = 0; i <= 256; i++) watcher.detector.disconnected(`r${i}`, `life-${i}`, 0);
+    const joins = (i: number): readonly string[] => {
+      watcher.members = [...watcher.members, watchedOf(`r${i}`, `life-${i}`)];
+      return watcher.look();
+    };
+    expect([joins(0), joins(1), joins(256)]).toEqual([[], ["r1 suspect disconnect"], ["r256 suspect disconnect"]]);
   });
 
   it("of members that were told to stop is what was to come, however many go at once; one that never says so is out in time", () => {

@@ -54,8 +54,8 @@ export function planEvaluation(state: ControllerState): Change<ControllerState> 
   const committed = step.step - 1;
   // What only trains samples nothing, but for the end: the next phase that samples begins with it.
   if (state.jobPhase?.phase === "update" && committed < plan.steps) return null;
-  const isDue =
-    committed === 0 || committed === plan.steps || (plan.evalEverySteps > 0 && committed % plan.evalEverySteps === 0);
+  // No step is the zeroth one of none: every 0 steps is never.
+  const isDue = committed === 0 || committed === plan.steps || committed % plan.evalEverySteps === 0;
   if (!isDue) return null;
   const chunks = Math.ceil(plan.evalPrompts / evalChunkPrompts);
   const queue = range(0, chunks - 1).map((chunk) => ({
@@ -110,7 +110,7 @@ export function dispatchGroups(state: ControllerState): Change<ControllerState> 
       made.push(leased.lease);
       effects.push(...leased.effects);
     }
-    if (made.length > 0) next = { ...next, leases: withLeases(next.leases, made) };
+    next = { ...next, leases: withLeases(next.leases, made) };
   }
   return effects.length > 0 ? { state: next, effects } : null;
 }

@@ -11,6 +11,7 @@ const sigmas = 3;
 
 /** Takes the result of an evaluation; the first one far below the best is an alarm, and again only after one that was not. Pure. */
 export function noteHeldOut(state: ControllerState, result: HeldOutResult): Change<ControllerState> {
+  // no mutant: the first result is not below itself, whatever was told
   const { best = result, isTold = false } = state.heldOut ?? {};
   const fallen = isFarBelow(result, best);
   const better = shareOf(result) >= shareOf(best) ? result : best;
@@ -31,7 +32,7 @@ function isFarBelow(result: HeldOutResult, best: HeldOutResult): boolean {
 /** Of a share that was counted on so many prompts; none of them right or wrong is not certain of the next one. */
 function varianceOf({ correct, prompts }: HeldOutResult): number {
   const share = (correct + 1) / (prompts + 2);
-  return (share * (1 - share)) / Math.max(1, prompts);
+  return (share * (1 - share)) / prompts;
 }
 
 function shown(result: HeldOutResult): string {

@@ -23,6 +23,7 @@ interface Answer {
 
 const idleByVersion = new Map<string, Idle>();
 const versionOf = new Map<string, string>();
+// no mutant: of nobody the answer is the same, whatever the limits
 let last: Answer = { members: {}, holders: {}, limit: 0, groupsMax: 0 };
 
 /** Healthy samplers with fewer than the most leases, in order of arrival, as far as they hold a version that will do. Pure but for what it keeps. */
@@ -58,6 +59,7 @@ function lookAgain({ members, holders, limit, groupsMax }: Answer, id: string): 
     idle?.members.delete(id);
     // no mutant: one without members gives nobody
     if (idle?.members.size === 0) idleByVersion.delete(version);
+    // no mutant: what it held is looked up once more, and there it is not any more
     versionOf.delete(id);
   }
   const member = members[id];

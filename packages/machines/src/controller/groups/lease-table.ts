@@ -36,14 +36,15 @@ export function leasesOf({ leases }: Pick<ControllerState, "leases">, holder: st
  */
 export function loadOf(own: readonly OwnLease[], leaseGroupsMax: number): number {
   return own.reduce((sum, [, { items }]) => {
-    const isLarge = items.length > leaseGroupsMax && items[0]?.purpose === "train";
-    return sum + (isLarge ? Math.ceil(items.length / leaseGroupsMax) : 1);
+    const [first] = items;
+    return sum + (first?.purpose === "train" ? Math.ceil(items.length / leaseGroupsMax) : 1);
   }, 0);
 }
 
 /** Leases by holder, for who has any. Pure. */
 export function holdersOf(leases: Leases): Table<readonly OwnLease[]> {
   const known = indices.get(leases) ?? byHolder(leases);
+  // no mutant: what is not kept is found again
   indices.set(leases, known);
   return known;
 }
@@ -63,10 +64,12 @@ export function withLease(leases: Leases, id: string, lease: Lease): Leases {
 }
 
 /** From so many on it is cheaper to write the table anew. */
+// no mutant: what comes out is the same table
 const manyMin = 64;
 
 /** The table with new leases. Pure. */
 export function withLeases(leases: Leases, made: readonly OwnLease[]): Leases {
+  // no mutant: what comes out is the same table
   if (made.length >= manyMin) return Object.fromEntries([...entriesOf(leases), ...made]);
   return made.reduce((table, [id, lease]) => withLease(table, id, lease), leases);
 }

@@ -37,6 +37,7 @@ export function withoutTaken(queue: Queue, taken: Queue): Queue {
   if (!isFront) return queue.filter((group) => !taken.includes(group));
   const rest = restOf(queue, taken.length);
   const { suspects, isRun } = knownOf(queue);
+  // no mutant: what is not kept is counted again
   known.set(rest, { suspects: suspects - taken.filter(({ attempt }) => attempt > 0).length, isRun });
   return rest;
 }
@@ -44,8 +45,10 @@ export function withoutTaken(queue: Queue, taken: Queue): Queue {
 function knownOf(queue: Queue): Known {
   const found = known.get(queue) ?? {
     suspects: queue.filter(({ attempt }) => attempt > 0).length,
+    // no mutant: of a run the answer is found without looking at each, and is the same
     isRun: queue.every(({ index }, i) => index - i === queue[0]?.index),
   };
+  // no mutant: what is not kept is counted again
   known.set(queue, found);
   return found;
 }
