@@ -116,6 +116,78 @@ describe("a job that only trains", () => {
   });
 });
 
+describe("an order of a phase", () => {
+  const answer = (state: ControllerState, body: Body<"job.phase">): unknown[] => {
+    const { effects } = operate(state, "job.phase", body);
+    return [...bodiesOf(effects, "command.refused"), ...bodiesOf(effects, "command.done")].map((said) =>
+      "reason" in said ? `no: ${said.reason}` : said.detail,
+    );
+  };
+
+  it("is answered with what the job does from then on, or with why it is not taken", () => {
+    expect(answer(at(0), { phase: "rollout" })).toEqual(["the job only samples from now on"]);
+    expect(answer(at(0), { phase: "both" })).toEqual(["the job samples and trains from now on"]);
+    const partial = { step: 4, quorum: 0.5 };
+    expect(answer(at(0), { phase: "rollout", partial })).toEqual([
+      "no: partial goes with phase = update, and phase = rollout; leave it out",
+    ]);
+    const ending = { outcome: "stopped", reason: "enough", announced: true } as const;
+    expect(answer(at(0, { ending }), { phase: "update" })).toEqual(["no: the job is ending: enough"]);
+  });
+
+  it("that leaves out what is missing trains something, and counts what was given up before among the missing", () => {
+    const update = { phase: "update", partial: { step: 4, quorum: 0 } } as const;
+    const none = operate(at(0, { jobPhase: update }), "job.phase", update);
+    expect(none.state.step.state).toBe("sampling");
+    expect(bodiesOf(none.effects, "step.partial")).toEqual([]);
+    const groups = { 4: { ...groupsOf(4, 2), quarantined: [3] } };
+    const ledger = { admitted: 8, trained: 0, aborted: 0, quarantined: 2 };
+    const half = { phase: "update", partial: { step: 4, quorum: 0.5 } } as const;
+    const { state, effects } = operate(at(2, { jobPhase: half, groups, ledger }), "job.phase", half);
+    expect(bodiesOf(effects, "step.partial")).toEqual([{ step: 4, missing: [2], coverage: 0.5, quorum: 0.5 }]);
+    expect(state.ledger.quarantined).toBe(4);
+    expect(state.groups[4]).toMatchObject({ queue: [], quarantined: [3, 2] });
+    const detail = bodiesOf(effects, "alarm.raised").find(({ alarm }) => alarm === "coverage")?.detail;
+    expect(detail).toBe("step 4 is trained on 50 % of its groups, as the quorum of 50 % allows: 1 are missing");
+  });
+});
+
+describe("a phase", () => {
+  const over = at(4, { jobPhase: { phase: "rollout" } });
+  const evaluation = { version: 3, queue: [], settled: [], attempts: {}, chunks: 1, prompts: 0, correct: 0 };
+
+  it.each<[string, Partial<ControllerState>]>([
+    ["the job does both", { jobPhase: undefined as never }],
+    ["there are no weights", { weights: null }],
+    ["the job ends", { ending: { outcome: "done", reason: "", announced: false } }],
+    ["prompts are evaluated", { evaluation }],
+    ["a step runs", { step: { ...over.step, state: "running" } }],
+    ["all steps are done", { step: { ...over.step, step: 21 }, groups: { 21: groupsOf(21, 4) } }],
+    ["its step is not open yet", { groups: {} }],
+  ])("is not over while %s", (_, patch) => {
+    expect(isPhaseOver(over)).toBe(true);
+    expect(isPhaseOver({ ...over, ...patch })).toBe(false);
+  });
+
+  it("that only trains is not over while a group of training is out, and is while only prompts are", () => {
+    const item = { purpose: "train" as const, step: 4, index: 1, attempt: 0 };
+    const held = { purpose: "eval" as const, chunk: 0, from: 0, count: 4 };
+    const out = (...items: (typeof item | typeof held)[]) =>
+      at(1, { jobPhase: { phase: "update" }, leases: { "1-1": { holder: "r0", items, dueAtMs: 9_000 } } });
+    expect([isPhaseOver(out(held)), isPhaseOver(out(held, item))]).toEqual([true, false]);
+    expect(isPhaseOver(at(4, { jobPhase: { phase: "update" } }))).toBe(false);
+  });
+
+  it("is said to be over again when more is there, or when something else was allowed meanwhile", () => {
+    const update = (patch: object, there = 1) => planPhase(at(there, { jobPhase: { phase: "update", ...patch } }));
+    const told = update({})?.state.jobPhase?.told;
+    expect(update({ told })).toBeNull();
+    expect(update({ told }, 2)).not.toBeNull();
+    expect(update({ told, partial: { step: 4, quorum: 0.9 } })).not.toBeNull();
+    expect(update({ told, partial: { step: 5, quorum: 0.9 } })).toBeNull();
+  });
+});
+
 describe("an import", () => {
   const weights = { version: 3, sections: sectionsOf(3) };
   const three = [0, 1, 2].map((index) => receiptOf(4, index, { streamSeq: 700 + index }));
@@ -135,6 +207,39 @@ describe("an import", () => {
     expect(last.state.step.state).toBe("running");
     const again = operate(last.state, "groups.import", { weights, receipts: three, commandId: "c-2" });
     expect(said(again.effects)).toEqual(["0 of 3 groups are taken; 3 were settled already"]);
+  });
+
+  it("counts what is sampled again because it is too old for its step by now", () => {
+    const later = at(0, { purgedSeq: 0, weights: { lineage: 0, version: 3, sections: sectionsOf(3) } });
+    const noVersion = { version: 2, sections: [] };
+    const { effects } = operate(later, "groups.import", {
+      weights: noVersion,
+      receipts: [receiptOf(4, 0, { version: 2 })],
+    });
+    expect(said(effects)).toEqual([expect.stringContaining("allows 0 versions between them")]);
+    const { state, effects: done } = operate(later, "groups.import", { weights, receipts: [receiptOf(4, 0)] });
+    expect(said(done)).toEqual(["1 of 1 groups are taken"]);
+    expect(state.groups[4]?.receipts[0]?.streamSeq).toBe(400);
+  });
+
+  it("of weights that are older than the job's is taken where the step may be trained with them", () => {
+    const lenient = at(0, { plan: { ...plan, stalenessMax: 1 } });
+    const old = { version: 2, sections: [] };
+    const { effects } = operate(lenient, "groups.import", {
+      weights: old,
+      receipts: [receiptOf(4, 0, { version: 2 })],
+    });
+    expect(said(effects)).toEqual(["1 of 1 groups are taken"]);
+    const message = operate(at(0, { purgedSeq: 400 }), "groups.import", { weights, receipts: [receiptOf(4, 0)] });
+    expect(said(message.effects)).toEqual(["1 of 1 groups are taken"]);
+  });
+
+  it("is refused before there are weights, and at the end", () => {
+    const { effects } = operate(at(0, { weights: null }), "groups.import", { weights, receipts: three });
+    expect(said(effects)).toEqual([expect.stringContaining("no weights yet")]);
+    const ending = { outcome: "stopped", reason: "enough", announced: true } as const;
+    const ended = operate(at(0, { ending }), "groups.import", { weights, receipts: three });
+    expect(said(ended.effects)).toEqual(["the job is ending: enough"]);
   });
 
   it("does not train a step again that is trained", () => {

@@ -125,6 +125,25 @@ describe("a sampler that is slower than the others", () => {
     expect(shareOf(samplers([5, 10, 10]), "r0")).toBe(1);
   });
 
+  it("is as fast as it was lately: the newest measurement counts for three tenths", () => {
+    const once = samplers([10]);
+    const twice = noteGroups(once, "r0", { groups: 2, durationMs: 40 });
+    expect([once.paces.r0?.msPerGroup, twice.paces.r0?.msPerGroup]).toEqual([10, 13]);
+    expect(noteGroups(once, "r0", { groups: 0, durationMs: 40 })).toBe(once);
+    expect(noteGroups(once, "r9", { groups: 2, durationMs: 40 })).toBe(once);
+    // What was known of an earlier life says nothing of this one.
+    const reborn = { ...once, members: { ...once.members, r0: memberOf("r0", 3, { incarnation: "another" }) } };
+    expect(noteGroups(reborn, "r0", { groups: 1, durationMs: 40 }).paces.r0?.msPerGroup).toBe(40);
+  });
+
+  it("has its whole share where nothing is known of it, and where it takes no time at all", () => {
+    expect(shareOf(start(["p0", "r0"]), "r0")).toBe(1);
+    expect(shareOf(samplers([0, 10, 10]), "r0")).toBe(1);
+    const gone = samplers([10, 10, 40]);
+    const { r1: _, ...members } = gone.members;
+    expect(shareOf({ ...gone, members }, "r2"), "who is gone is no measure").toBe(1);
+  });
+
   it("is compared with two others at least", () => {
     expect(shareOf(samplers([10, 40]), "r1")).toBe(1);
   });
