@@ -114,6 +114,7 @@ describe("a replica that registers", () => {
       order: null,
       health: "healthy",
       incarnation: "x",
+      ...{ retryAtMs: 0, unanswered: 0, hungAtMs: null, recoveries: [] },
     });
     expect(state.joins).toBe(4);
   });
@@ -173,6 +174,9 @@ describe("a replica that registers", () => {
     expect([first.engineBuild, first.samplerBuild]).toEqual([null, undefined]);
     const second = applyRegister(first, register("r0", "y", { engineBuild: "d" })).state;
     expect([second.engineBuild, second.samplerBuild]).toEqual([null, "d"]);
+    const plain = applyRegister(first, register("r0", "y", { engineBuild: "" })).state;
+    expect(plain.samplerBuild).toBeUndefined();
+    expect(applyRegister(plain, register("r1", "w", { engineBuild: "e" })).state.samplerBuild).toBe("e");
     const third = applyRegister(second, register("p0", "z", { role: "policy", engineBuild: "e" })).state;
     expect([third.engineBuild, third.samplerBuild]).toEqual(["e", "d"]);
     const { effects } = applyRegister(third, register("r1", "w", { engineBuild: "e" }));
@@ -221,6 +225,11 @@ describe("the end of a process", () => {
     expect(bodiesOf(effects, "member.died")).toMatchObject([
       { evidence: "process ended with SIGKILL", by: "exit", silentMs: 0 },
     ]);
+  });
+
+  it("of a replica of several counts where it is its first one, which speaks for it", () => {
+    expect(applyExited(working(), exited({ rank: 0 })).state.members.r0).toBeUndefined();
+    expect(applyExited(working(), exited({ rank: 1 })).state.members.r0).toBeDefined();
   });
 
   it.each([{ pid: 4 }, { host: "g" }, { id: "r9" }])(

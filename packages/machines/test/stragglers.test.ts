@@ -79,7 +79,25 @@ describe("a trainer that is slower than the others", () => {
     expect(judged(70, 100, 130, 190, 40)).toEqual(["even", "even", "even", "even", "even"]);
     expect(judged(70, 100, 130, 191, 40)).toEqual(["even", "even", "even", "slow", "even"]);
     expect(judged(0, 0, 0)).toEqual(["even", "even", "even"]);
+    expect(judged(0.5, 0.5, 1)).toEqual(["even", "even", "twice"]);
     expect(judged(100, 900)).toEqual([undefined, undefined]);
+  });
+
+  it("is judged when a step has ended and the job has not", () => {
+    const { state } = run(start(), steps(19, { p0: 100, p1: 100, p2: 300 }));
+    const last = step(state, { p0: 100, p1: 100, p2: 300 });
+    expect(planStragglers(last)?.state.members.p2).toBeUndefined();
+    expect(planStragglers({ ...last, step: { ...last.step, state: "running" } })).toBeNull();
+    expect(planStragglers({ ...last, ending: { outcome: "done", reason: "", announced: true } })).toBeNull();
+  });
+
+  it("is said nothing of when it has gone meanwhile", () => {
+    const late = steps(5, { p0: 100, p1: 101, p2: 170 }).reduce(step, start());
+    const { p2: _, ...members } = late.members;
+    expect(planStragglers(late)?.effects).toHaveLength(1);
+    expect(planStragglers({ ...late, members })).toBeNull();
+    const reborn = { ...late.members, p2: memberOf("p2", 3, { incarnation: "another" }) };
+    expect(planStragglers({ ...late, members: reborn })).toBeNull();
   });
 
   it("is never put out of a mesh of two: neither is the measure of the other", () => {
@@ -142,6 +160,13 @@ describe("a sampler that is slower than the others", () => {
     const gone = samplers([10, 10, 40]);
     const { r1: _, ...members } = gone.members;
     expect(shareOf({ ...gone, members }, "r2"), "who is gone is no measure").toBe(1);
+  });
+
+  it("keeps its pace while trainers are judged, and never gets more than its share among many either", () => {
+    const kept = step({ ...samplers([10, 20]), members: { ...start().members, ...samplers([10, 20]).members } }, {});
+    expect(Object.keys(kept.paces).sort()).toEqual(["r0", "r1"]);
+    const many = samplers([...Array(66).fill(60), 20]);
+    expect(shareOf(many, "r66")).toBe(1);
   });
 
   it("is compared with two others at least", () => {

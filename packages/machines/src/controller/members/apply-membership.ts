@@ -110,12 +110,12 @@ const admitted = ({ id, incarnation }: { readonly id: string; readonly incarnati
 export function refusalOf(state: ControllerState, id: string, body: Body<"replica.register">): string | null {
   if (state.ending) return `the job is ending: ${state.ending.reason}`;
   // Its place may be given away while its node can not be reached: two of one name would put each other out for ever.
-  const node = state.fleet.replicas[id]?.node ?? null;
+  const placed = state.fleet.replicas[id];
+  const node = placed?.node ?? null;
   if (node !== null && body.node !== undefined && body.node !== node)
     return `${id} has its place on ${node} now, and this process was started by ${body.node}`;
-  const due = state.fleet.replicas[id]?.group ? (state.fleet.replicas[id]?.life ?? 0) : 0;
-  if (body.life !== undefined && body.life < due)
-    return `this process is of life ${body.life} of ${id}, and its processes of life ${due} take its place`;
+  if (placed?.group && body.life !== undefined && body.life < placed.life)
+    return `this process is of life ${body.life} of ${id}, and its processes of life ${placed.life} take its place`;
   const { role, engineBuild } = body;
   const clash = role === "node" ? deviceClash(state, id, body) : null;
   if (clash !== null) return clash;

@@ -33,6 +33,7 @@ function wordOn({ steps, isReported }: Pace): {
   return { late, isSlow, isNews: isSlow !== isReported && !(isReported && late > 0) };
 }
 
+// no mutant: where nobody is news, nobody is found
 const isAnyNews = keptFold<Pace, boolean>({ empty: false, of: (pace) => wordOn(pace).isNews, join: (a, b) => a || b });
 
 function report(state: ControllerState): Change<ControllerState> {
