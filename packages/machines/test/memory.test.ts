@@ -11,7 +11,7 @@ import { planMesh } from "../src/controller/step/plan-mesh.ts";
 import { applyFailed, applyHeld } from "../src/controller/weights/apply-weights.ts";
 import { isBeginningLost, memoryOf, recoveryOf, withoutLater } from "../src/controller/weights/memory.ts";
 import type { KeptState, MemberMemory } from "../src/controller/weights/memory-state.ts";
-import { planMemory } from "../src/controller/weights/plan-memory.ts";
+import { isMemoryBehind, planMemory } from "../src/controller/weights/plan-memory.ts";
 import { planInitialWeights, planPulls } from "../src/controller/weights/plan-weights.ts";
 import { bodiesOf, linesOf, memberOf, planWith, receiptOf, reportFrom, sectionsOf, working } from "./states.ts";
 
@@ -346,6 +346,71 @@ describe("what the job can go back to", () => {
     expect(begins(keeping(3))).toBe(false);
     expect(begins(keeping(4))).toBe(true);
     expect(begins(keeping(4), { weights: keeping(4).weights })).toBe(false);
+  });
+});
+
+describe("what is kept in memory", () => {
+  const withMemory = (memory: Partial<MemberMemory>, state = job()): ControllerState =>
+    withMember(state, "c0", { memory: { ...empty, ...memory } });
+  const memoryIn = (state: ControllerState): MemberMemory => memoryOf(state.members.c0 ?? memberOf("c0", 1));
+  const asked = (step: number) => ({ ...stateOf(step), dueAtMs: 9_000 });
+  const pulls = (state: ControllerState): readonly string[] => linesOf(planMemory(state)?.effects ?? []);
+
+  it("is of the lineage of the job, and begins with the first step that is committed", () => {
+    expect(pulls(keeps(job(), "c0", stateOf(7, 5)))).toContain("c0 weights.pull");
+    expect(pulls(keeps(job(), "c0", stateOf(7)))).not.toContain("c0 weights.pull");
+    expect([pulls(job({}, 0)), pulls(job({}, 1))]).toEqual([[], ["c0 weights.pull", "c1 weights.pull"]]);
+  });
+
+  it("has nothing against it any more once it is there", () => {
+    const state = withMemory({ asked: asked(7), failures: 3, isTooLarge: true, misses: 2, retryAtMs: 5 });
+    expect(memoryIn(taken(state, "c0", 7))).toEqual({ ...empty, held: stateOf(7), retryAtMs: 5 });
+  });
+
+  it("with other digests than were ordered is told of", () => {
+    const state = withMemory({ asked: asked(7) });
+    const body = { lineage: 0, version: 7, sections: sectionsOf(7, "b"), addresses: [], bytes: 16, durationMs: 1 };
+    const { effects } = applyHeld(state, reportFrom(state, "c0", { kind: "weights.held", body }));
+    expect(bodiesOf(effects, "alarm.raised")).toMatchObject([{ alarm: "digest" }]);
+  });
+
+  it("is missed aloud where the newest could not be taken for the first time, or there was no room for the first time", () => {
+    const alarms = (memory: Partial<MemberMemory>, version: number, isTooLarge = false) =>
+      bodiesOf(fails(withMemory(memory), "c0", { lineage: 0, version, isTooLarge }).effects, "alarm.raised").length;
+    expect([alarms({ asked: asked(7) }, 7), alarms({ asked: asked(7), failures: 1 }, 7)]).toEqual([1, 0]);
+    expect([alarms({ asked: asked(6) }, 6), alarms({ asked: asked(7) }, 6)]).toEqual([0, 0]);
+    expect([alarms({ asked: asked(6) }, 6, true), alarms({ asked: asked(7), isTooLarge: true }, 7, true)]).toEqual([
+      1, 0,
+    ]);
+    expect(memoryIn(fails(withMemory({ asked: asked(6) }), "c0", { lineage: 0, version: 6 }).state)).toMatchObject({
+      ...{ asked: null, failures: 1, isTooLarge: false },
+    });
+  });
+
+  it("is blamed for a pull of that version only, and not while a trainer has it as well", () => {
+    const misses = (state: ControllerState, from: string, version: number) =>
+      memoryIn(fails(state, from, { lineage: 0, version }).state).misses;
+    expect(misses(lost({ c0: stateOf(7) }), "p9", 7)).toBe(1);
+    expect(misses(lost({ c0: stateOf(7) }), "p9", 6)).toBe(0);
+    expect(misses(keeps(job(), "c0", stateOf(7)), "r0", 7)).toBe(0);
+    const third = fails(keeps(lost({ c0: stateOf(7) }), "c0", stateOf(7)), "p9", { lineage: 0, version: 7 });
+    expect(memoryIn(third.state)).toMatchObject({ held: { step: 7 }, misses: 1 });
+  });
+
+  it("is behind until it is asked for or there, of who stays and has room", () => {
+    const behind = (memory: Partial<MemberMemory>, patch: object = {}): boolean => {
+      const state = withMember(withMemory(memory), "c0", patch);
+      return isMemoryBehind(state, state.members.c0 ?? memberOf("c0", 1));
+    };
+    expect([behind({}), behind({ held: stateOf(6) }), behind({ held: stateOf(7) })]).toEqual([true, true, false]);
+    expect([behind({ asked: asked(7) }), behind({ held: stateOf(7), asked: asked(6) })]).toEqual([false, true]);
+    expect([behind({}, { health: "draining" }), behind({}, { order: { kind: "replica.stop", dueAtMs: 1 } })]).toEqual([
+      ...[false, false],
+    ]);
+    const full = { isTooLarge: true, retryAtMs: 1_001 };
+    expect([behind(full), behind({ ...full, retryAtMs: 1_000 }), behind({ ...full, isTooLarge: false })]).toEqual([
+      ...[false, true, true],
+    ]);
   });
 });
 

@@ -74,7 +74,8 @@ function firstOfHosts(members: readonly Member[]): readonly Member[] {
 /** Members in an order of the receiver's own, so that receivers spread over them. Pure. */
 export function rotated(members: readonly Member[], receiver: Member): readonly Member[] {
   const others = members.filter(({ id }) => id !== receiver.id);
-  const start = others.length > 0 ? receiver.joinedSeq % others.length : 0;
+  // Of nobody there is no first one: then it is no number, and nothing is cut.
+  const start = receiver.joinedSeq % others.length;
   return [...others.slice(start), ...others.slice(0, start)].slice(0, holdersMax);
 }
 
