@@ -35,6 +35,30 @@ describe("a commit", () => {
     });
   });
 
+  it("says nothing of work of which its members say nothing, and divides by no less than one token", () => {
+    const silent = committedOf(stepping({ p0: vote(null), p1: vote(null) }));
+    expect(silent).toMatchObject({
+      ...{ computeMs: 0, reduceMs: 0, gradNorm: 0, members: 0 },
+      clipFraction: 0,
+      staleness: 0,
+    });
+    for (const absent of ["trainTokensPerS", "sampleTokensPerS", "lr", "coverage"])
+      expect(silent).not.toHaveProperty(absent);
+    const empty = stats({ tokens: 0, clipped: 1, computeMs: 1, reduceMs: 0 });
+    const body = committedOf(stepping({ p0: vote(empty), p1: vote(null) }));
+    expect(body).toMatchObject({ clipFraction: 1, loss: -1, members: 1, trainTokensPerS: 20_000 });
+  });
+
+  it("says how old the oldest of its groups is, and which share of them is there", () => {
+    const state = stepping({ p0: vote(stats()), p1: vote(stats()) });
+    const groups = groupsOf(4, 4);
+    const receipts = { ...groups.receipts, 1: receiptOf(4, 1, { version: 1 }) };
+    expect(committedOf({ ...state, groups: { 4: { ...groups, receipts } } })?.staleness).toBe(2);
+    const { 3: _, ...three } = groups.receipts;
+    const short = { ...state, groups: { 4: { ...groups, receipts: three, quarantined: [3] } } };
+    expect(committedOf({ ...short, ledger: { ...state.ledger, quarantined: 2 } })?.coverage).toBe(0.75);
+  });
+
   it("says what the parts of rewards were, and how many names are left out", () => {
     const form = { name: "form", count: 4, mean: 0.5, squares: 1, least: 0, most: 1 };
     const own = vote(stats({ batch: { ...batch, components: [form], componentsMore: 2 } }));

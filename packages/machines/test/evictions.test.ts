@@ -96,6 +96,8 @@ describe("a replica without a node that ends unseen, again and again,", () => {
     expect(forgetSeenEnd(forgetSeenEnd(six, life), life)).toEqual(forgetSeenEnd(six, life));
     for (const other of others) expect(forgetSeenEnd(six, other)).toEqual(six);
     expect(forgetSeenEnd(endedAt(1), life).restarts).toEqual({});
+    expect(forgetSeenEnd(endedAt(1, 2), life).restarts?.r9).toEqual({ times: [1], host: "h", pid: 0 });
+    expect(forgetSeenEnd(endedAt(1, 2, 3), life).restarts?.r9?.times).toEqual([1, 2]);
     expect(forgetSeenEnd(working(), life)).toEqual(working());
   });
 

@@ -39,7 +39,7 @@ export function planPhase(state: ControllerState): Change<ControllerState> | nul
     there > 0 &&
     there / plan.groupsPerStep >= partial.quorum
   )
-    return giveUpMissing(state, own);
+    return giveUpMissing(state, own, partial.quorum);
   const told = `${step.step} ${there} ${partial?.step === step.step ? partial.quorum : ""}`;
   if (jobPhase.told === told) return null;
   const body: Body<"phase.ended"> = {
@@ -63,15 +63,14 @@ function isSampling({ leases }: ControllerState): boolean {
   return valuesOf(leases).some(({ items }) => items.some(({ purpose }) => purpose === "train"));
 }
 
-function giveUpMissing(state: ControllerState, own: StepGroups): Change<ControllerState> {
-  const { step, plan, ledger, jobPhase } = state;
+function giveUpMissing(state: ControllerState, own: StepGroups, quorum: number): Change<ControllerState> {
+  const { step, plan, ledger } = state;
   const missing = Array.from({ length: plan.groupsPerStep }, (_, index) => index).filter(
     (index) => !own.receipts[index] && !own.quarantined.includes(index),
   );
   const counted = { ...ledger, quarantined: ledger.quarantined + missing.length * plan.groupSize };
   const given = { ...own, queue: [], quarantined: [...own.quarantined, ...missing] };
   const coverage = (plan.groupsPerStep - given.quarantined.length) / plan.groupsPerStep;
-  const quorum = jobPhase?.partial?.quorum ?? 1;
   const detail = `step ${step.step} is trained on ${Math.floor(100 * coverage)} % of its groups, as the quorum of ${Math.round(100 * quorum)} % allows: ${missing.length} are missing`;
   return {
     state: withGroups({ ...state, ledger: counted }, step.step, given),
