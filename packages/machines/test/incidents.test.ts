@@ -269,9 +269,9 @@ describe("the log of incidents", () => {
   });
 
   it("has a rollback and a failed attempt open until the next commit, and no other alarm", () => {
-    const log = after(alarm("rollback", 1), alarm("stragglers", 1), retried(3, 2));
+    const log = after(alarm("stragglers", 1), alarm("rollback", 2), retried(3, 3));
     expect(log.incidents).toMatchObject([
-      { kind: "rollback", target: "job", evidence: "to step 4", recoveredAtMs: null },
+      { kind: "rollback", target: "job", evidence: "to step 4", detectedAtMs: 2, recoveredAtMs: null },
       { kind: "step.retried", target: "step 3", evidence: "lost", recoveredAtMs: null },
     ]);
     expect(open(applyFact(log, committed(3, 9)))).toEqual([]);
@@ -309,6 +309,8 @@ describe("effective training time", () => {
       firstCommitMs: 100,
       lastCommitMs: 100,
     });
+    const twice = after(committed(1, 100), committed(2, 100), committed(3, 101));
+    expect([twice.productiveMs, ettrOf(twice)]).toEqual([1, 1]);
     const steps = [0, 100, 300, 1_200].map((atMs, i) => committed(i + 1, atMs));
     const log = after(...steps, died("policy-0", 1_300), committed(5, 3_200));
     expect([log.calm, log.productiveMs]).toEqual([[100, 200, 900], 1_400]);

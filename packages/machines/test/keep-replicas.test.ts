@@ -430,6 +430,39 @@ describe("what a node keeps", () => {
     ]).toEqual([...[["node.signal"], ["node.signalled"]]]);
   });
 
+  it("says why it gave a process up: a signal, a code or short memory, and its last words", () => {
+    const reasonOf = (how: object): string | undefined => {
+      const node = new Node();
+      node.assign(1, { id: "r0", life: 1 });
+      let said: readonly Said[] = [];
+      for (let life = 1; life <= 6; life++) {
+        const exit = { atMs: life, id: "r0", life, pid: 7, code: null, signal: null, oom: false };
+        said = node.hear({ type: "keeper.exited", ...exit, ...how });
+        node.hear({ type: "keeper.due", id: "r0" });
+      }
+      return (said.at(-1)?.body as { reason?: string }).reason?.replace(/.*the last time with /, "");
+    };
+    expect([reasonOf({ code: 3 }), reasonOf({ signal: "SIGSEGV" }), reasonOf({ code: 137, oom: true })]).toEqual([
+      ...["code 3", "SIGSEGV", "it was short of memory"],
+    ]);
+    expect(reasonOf({ code: 3, words: "no room" })).toBe("code 3: no room");
+  });
+
+  it("is ready once it is clean, says where its host is reached where it knows, and is over when it was stopped", () => {
+    const waiting = nodeLogic.init({ host: "h", capacity, graceMs: 50 }).snapshot;
+    const clean = (more: object) => nodeLogic.step(waiting, { type: "keeper.cleaned", ended: [], ...more });
+    const { snapshot, effects } = clean({ address: "10.0.0.7" });
+    expect(effects).toMatchObject([{ kind: "node.ready", body: { address: "10.0.0.7" } }]);
+    expect(clean({}).effects[0]).not.toHaveProperty("body.address");
+    const stopped = nodeLogic.step(snapshot, { type: "replica.stop", body: { reason: "so" } }).snapshot;
+    expect([waiting.value, snapshot.value, stopped.value, stopped.status]).toEqual([
+      "waiting",
+      "keeping",
+      "ended",
+      "done",
+    ]);
+  });
+
   it("ends when it is stopped or fenced, each of its processes as well, and keeps nothing before it is clean", () => {
     for (const type of ["replica.stop", "replica.fenced"] as const) {
       const node = new Node();
