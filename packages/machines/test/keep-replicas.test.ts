@@ -440,7 +440,8 @@ describe("what a node keeps", () => {
         said = node.hear({ type: "keeper.exited", ...exit, ...how });
         node.hear({ type: "keeper.due", id: "r0" });
       }
-      return (said.at(-1)?.body as { reason?: string }).reason?.replace(/.*the last time with /, "");
+      const body = said.at(-1)?.body as { reason?: string } | undefined;
+      return body?.reason?.replace(/.*the last time with /, "");
     };
     expect([reasonOf({ code: 3 }), reasonOf({ signal: "SIGSEGV" }), reasonOf({ code: 137, oom: true })]).toEqual([
       ...["code 3", "SIGSEGV", "it was short of memory"],
