@@ -1,8 +1,11 @@
 import { randomOf } from "@muster/base";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { type CheckpointStore, openCheckpointStore } from "../src/index.ts";
 import { contentOf, expectedOf, loadedOf, never, waiting } from "./content.ts";
 import { CrashError, MemoryDisk, type Survival, systemError } from "./disk.ts";
+
+// Hundreds of saves each, on a machine that others use, too.
+vi.setConfig({ testTimeout: 30_000 });
 
 const root = "/root";
 const oldContent = contentOf(50);
