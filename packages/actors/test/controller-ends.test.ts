@@ -153,6 +153,19 @@ describe("what a controller leaves", () => {
     expect(await lastRecord(lone)).toMatchObject({ events: [{ type: "controller.elected" }] });
   });
 
+  it("is no timer, though the broker takes none of its words", async () => {
+    const refuse = async (): Promise<never> => {
+      throw errors.Unknown();
+    };
+    const lone = await startLone({ doors: () => ({ publish: refuse }) });
+    await lone.voice("rollout-0").register();
+    lone.controller.abort("over");
+    await settled();
+    await lone.pass(3_000);
+    expect(lone.end()).toEqual({ outcome: "aborted", reason: "over" });
+    expect(lone.time.untilNextMs()).toBeNull();
+  });
+
   it("is nothing more, and at once, when the broker is away", async () => {
     let appends = 0;
     const lone = await startLone({

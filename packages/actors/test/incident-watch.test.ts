@@ -82,7 +82,9 @@ describe("what incidents cost", () => {
     const { watch, page } = watched();
     expect(await page("ettr")).toEqual(["ettr_ratio 1"]);
     expect(watch.summary().ettr).toBeNull();
-    for (let step = 0; step < 4; step++) watch.said(commit(step), 1_000 * step);
+    watch.said(commit(0), 0);
+    expect(await page("ettr")).toEqual(["ettr_ratio 1"]);
+    for (let step = 1; step < 4; step++) watch.said(commit(step), 1_000 * step);
     watch.said(died, 3_500);
     expect(await page("ettr")).toEqual(["ettr_ratio 1"]);
     watch.said(commit(4), 10_000);

@@ -10,7 +10,13 @@ describe("the desk of refusals", () => {
   const clock = manualClock();
   let told: Body<"message.refused">[];
   let alarms: string[];
-  let refuse: (patch?: { data?: Uint8Array; seq?: number; subject?: string; reason?: RefusalReason }) => void;
+  let refuse: (patch?: {
+    data?: Uint8Array;
+    seq?: number;
+    subject?: string;
+    reason?: RefusalReason;
+    detail?: string;
+  }) => void;
   beforeEach(() => {
     told = [];
     alarms = [];
@@ -41,6 +47,8 @@ describe("the desk of refusals", () => {
     refuse({ subject: `muster.demo.reports.operator.${id}.job.stop` });
     expect(told[0]?.sender).toBe(`operator ${id}`.slice(0, 128));
     expect(told[0]?.subject).toHaveLength(256);
+    refuse({ detail: "y".repeat(5_000) });
+    expect(told[1]?.detail).toHaveLength(1_000);
   });
 
   it("names a command that came as its body alone by its place in the stream, whether it can be read or not", () => {
@@ -60,10 +68,17 @@ describe("the desk of refusals", () => {
     clock.advance(1_000);
     refuse();
     expect(told.at(-1)?.unsaid).toBe(75_000 - 16);
+    refuse();
+    expect(told).toHaveLength(17);
     clock.advance(60_000);
     refuse();
     expect(alarms).toHaveLength(2);
-    expect(alarms[1]).toContain("75001 refused messages of this role");
+    expect(alarms[1]).toContain("75002 refused messages of this role");
+    clock.advance(30_000);
+    refuse();
+    clock.advance(30_000);
+    refuse();
+    expect(alarms[2]).toContain("; 2 refused messages of this role");
   });
 
   it("answers an operator while another role floods", () => {

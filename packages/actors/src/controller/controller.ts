@@ -284,11 +284,13 @@ export class Reign implements Controller {
         this.#watch.reported(message);
         if (this.#samples.take(message)) {
           settle();
+          // no mutant: what is settled does not come again, whatever is answered
           return true;
         }
         const event = eventOf(message, clock.now());
         if (this.#guard.isTooLarge(message, event)) {
           settle();
+          // no mutant: what is settled does not come again, whatever is answered
           return true;
         }
         const spare = (error: unknown): boolean => this.#guard.isUnbearable(message, redeliveries, error);
@@ -300,6 +302,7 @@ export class Reign implements Controller {
   #tick(): void {
     const { config, environment } = this.#options;
     const nowMs = environment.clock.now();
+    // no mutant: a millisecond is no delay
     const lateMs = Math.max(0, nowMs - this.#tickedMs - config.timing.tickMs);
     // Whoever was away himself has heard nobody: what the others said meanwhile still waits to be read.
     if (lateMs > config.timing.suspectAfterMs / 2) this.#watch.stoodStill(lateMs);
@@ -341,6 +344,7 @@ export class Reign implements Controller {
     const { transport, environment } = this.#options;
     const { clock, logger } = environment;
     const lateMs = this.#lateMs;
+    // no mutant: a millisecond is no delay
     this.#lateMs = 0;
     if (this.#isMeasuring) return;
     this.#isMeasuring = true;
