@@ -94,9 +94,9 @@ export interface TrainPromptKey {
   readonly seed: number;
   /** Step of the job, from 1. */
   readonly step: number;
-  /** Group within the step, from 0 to below `batch.groups_per_step`. */
+  /** Group within the step, from 0 to below the groups of that step. */
   readonly index: number;
-  /** Prompts before this one since the beginning of the job, from 0: `(step - 1) * groups_per_step + index`. */
+  /** Prompts before this one since the beginning of the job, from 0: `(step - 1) * groups_per_step + index` while `batch.groups_per_step` is not changed. */
   readonly position: number;
   /** A stream of this key's own. */
   readonly random: Random;

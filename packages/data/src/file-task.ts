@@ -1,7 +1,7 @@
 /** A task whose prompts are rows of files. Which row a group gets follows from seed, step and index alone. */
 import { createHash } from "node:crypto";
 import { hasCode, messageOf, type Prompt } from "@muster/base";
-import { type JobConfig, promptsTask } from "@muster/protocol";
+import { type JobConfig, positionOf, promptsTask, spansOf } from "@muster/protocol";
 import { shuffledRow } from "./epoch-order.ts";
 import { errors } from "./errors.ts";
 import { type ChatTokenizer, openTokenizer } from "./hugging-face/tokenizer.ts";
@@ -14,7 +14,7 @@ export type PromptFiles = Omit<NonNullable<JobConfig["prompts"]>, "digest" | "vo
 
 /** What of a job decides over its prompts, besides the files. */
 export interface PromptPlan {
-  /** Groups of a step. */
+  /** Groups of a step, where a key does not say its position. */
   readonly groupsPerStep: number;
   /** Longest response, in tokens. */
   readonly maxNewTokens: number;
@@ -52,8 +52,9 @@ export async function openFileTask(files: PromptFiles, plan: PromptPlan): Promis
     digest: digestOf([train.digest, heldOut?.digest ?? "", tokenizer.tokenizerDigest, JSON.stringify(rulesOf(files))]),
     trainRows: train.count,
     heldOutRows: heldOut?.count ?? 0,
-    trainPrompt: ({ seed, step, index }) => {
-      const position = (step - 1) * plan.groupsPerStep + index;
+    trainPrompt: (key) => {
+      const { seed } = key;
+      const position = key.position ?? positionOf(spansOf(plan.groupsPerStep), key);
       const row = files.shuffle ? shuffledRow({ position, rows: train.count, seed }) : position % train.count;
       return make(train, row);
     },

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import type { Prompt, TaskModule } from "@muster/base";
+import { placeAt, positionOf, spansOf } from "@muster/protocol";
 import { errors } from "./errors.ts";
 import { importModule } from "./import-module.ts";
 import { type ModuleCall, modulePrompts } from "./module-prompts.ts";
@@ -13,7 +14,7 @@ import { checkTaskModule, lineOfField, type ModuleSource } from "./task-module.t
 /** What of a job decides over the prompts of a module. */
 export interface ModulePlan {
   readonly seed: number;
-  /** Groups of a step. */
+  /** Groups of a step, where a key does not say its position. */
   readonly groupsPerStep: number;
   /** Longest response, in tokens. */
   readonly maxNewTokens: number;
@@ -76,14 +77,13 @@ export async function openModuleTask(path: string, plan: ModulePlan): Promise<Mo
 function keysOf({ seed, groupsPerStep }: ModulePlan, most: number): readonly PromptKey[] {
   return Array.from({ length: Math.min(most, 2 * groupsPerStep) }, (_, i) => ({
     seed,
-    step: 1 + Math.floor(i / groupsPerStep),
-    index: i % groupsPerStep,
+    ...placeAt(spansOf(groupsPerStep), i),
   }));
 }
 
 function trainCall(module: TaskModule, key: PromptKey, { groupsPerStep }: ModulePlan): ModuleCall {
   const { seed, step, index } = key;
-  const position = (step - 1) * groupsPerStep + index;
+  const position = key.position ?? positionOf(spansOf(groupsPerStep), key);
   return {
     name: "trainPrompt",
     what: `of step ${step}, index ${index}`,

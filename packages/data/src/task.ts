@@ -6,6 +6,8 @@ export interface PromptKey {
   readonly seed: number;
   readonly step: number;
   readonly index: number;
+  /** Prompts before it since the beginning of the job; absent where all steps are of the size that the job began with. */
+  readonly position?: number;
 }
 
 /** Text and tokens. */

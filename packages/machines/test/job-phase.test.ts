@@ -260,7 +260,7 @@ describe("an import", () => {
       "the job is at step 4",
     ],
     ["beyond the last step", { receipts: [receiptOf(21, 0, { version: 3 })] }, "the job has 20 steps"],
-    ["that a step has not", { receipts: [receiptOf(4, 4)] }, "a step has 4 groups"],
+    ["that a step has not", { receipts: [receiptOf(4, 4)] }, "step 4 has 4 groups"],
     ["with too few trajectories", { receipts: [receiptOf(4, 1, { completed: 1 })] }, "are not the 2 trajectories"],
     ["that is too old", { receipts: [receiptOf(4, 1, { version: 2 })] }, "allows 0 versions"],
     ["newer than its file says", { receipts: [receiptOf(4, 1, { version: 9 })] }, "has version 9"],

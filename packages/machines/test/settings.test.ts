@@ -1,10 +1,16 @@
 /** Settings that an operator changes while a job exists: from which step they count, and what is refused. */
 import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
+import { imbalanceOf, ledgerOf } from "@muster/machines/controller";
 import { control } from "@muster/machines/internal";
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
-import { planAdmission } from "../src/controller/groups/dispatch-groups.ts";
+import { applyRestored } from "../src/controller/checkpoints/apply-restored.ts";
+import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
+import { dispatchGroups, planAdmission } from "../src/controller/groups/dispatch-groups.ts";
+import { planEnd } from "../src/controller/plan-end.ts";
 import { stepsAheadMax } from "../src/controller/settings.ts";
+import { sizesUpTo, stepsOf } from "../src/controller/sizes.ts";
+import { initialControllerState, without } from "../src/controller/state.ts";
 import { planStepRun, runBodyOf } from "../src/controller/step/plan-step.ts";
 import { bodiesOf, groupsOf, planWith, receiptOf, stepping, working } from "./states.ts";
 
@@ -125,5 +131,156 @@ describe("another staleness", () => {
     const after = planStepRun({ ...before, changes: [{ fromStep: 4, settings: { stalenessMax: 1 } }] });
     expect(after?.state.groups[4]?.queue.map(({ index }) => index)).toEqual([1]);
     expect(Object.keys(after?.state.groups[4]?.receipts ?? {})).toEqual(["0", "2", "3"]);
+  });
+});
+
+const batchBounds = { minibatches: 2, minibatchesMax: 64, trainGroups: 0, groupBytes: 1_000, streamBytes: 40_000 };
+
+describe("another batch", () => {
+  const plan = planWith({ stalenessMax: 1, steps: 20, settings: rate, batchBounds });
+
+  it("counts from the first step on of which nothing is sampled: a step keeps the size with which it was opened", () => {
+    // Step 4 waits for its groups, and step 5 is sampled ahead.
+    const opened = planAdmission(working({ plan, patch: { groups: { 4: groupsOf(4, 1) } } }))?.state;
+    if (!opened) throw new Error("nothing was opened");
+    const { next, changed } = ask(opened, { settings: { groupsPerStep: 6, lr: 0.5 } });
+    expect(changed).toEqual([
+      { fromStep: 6, settings: { groupsPerStep: 6, lr: 0.5 }, before: { groupsPerStep: 4, lr: 0.01 } },
+    ]);
+    expect(Object.values(next.groups).map(({ queue }) => queue.length)).toEqual([0, 4]);
+    const later = planAdmission({ ...next, step: { ...next.step, step: 5 }, groups: without(next.groups, "4") });
+    expect(later?.state.groups[6]?.queue).toHaveLength(6);
+    expect(later?.state.ledger.admitted).toBe(next.ledger.admitted + 6 * 2);
+    expect(imbalanceOf(ledgerOf({ ...next, ledger: { ...next.ledger, admitted: 8 * 2 } }))).toBe(0);
+  });
+
+  it("has each group draw the prompt after the one before it, and says the place only where the configuration does not", () => {
+    const plain = working({ plan: planWith({ steps: 20, batchBounds }) });
+    const leased = (state: ControllerState) =>
+      bodiesOf(dispatchGroups(state)?.effects ?? [], "groups.lease").flatMap(({ items }) =>
+        items.map((item) => ("position" in item ? item.position : null)),
+      );
+    const opened = (changes: ControllerState["changes"]) => {
+      const state = changes ? { ...plain, changes } : plain;
+      return planAdmission({ ...state, groups: {} })?.state ?? state;
+    };
+    expect(leased(opened(undefined))).toContain(null);
+    // Steps 1 and 2 have four groups, step 3 has one.
+    const changes = [
+      { fromStep: 3, settings: { groupsPerStep: 1 } },
+      { fromStep: 4, settings: { groupsPerStep: 3 } },
+    ];
+    expect(leased(opened(changes)).sort()).toEqual([10, 11, 9]);
+    // A job whose first step was changed already has one size, and not that of its configuration.
+    const fromFirst = [{ fromStep: 1, settings: { groupsPerStep: 2 } }];
+    expect(leased(opened(fromFirst)).sort()).toEqual([6, 7]);
+  });
+
+  it("comes again with the same sizes when the job goes back before it", () => {
+    const changes = [{ fromStep: 5, settings: { groupsPerStep: 2 } }];
+    const history = { 4: Object.values(groupsOf(4, 4).receipts), 5: Object.values(groupsOf(5, 2).receipts) };
+    const state = working({ plan, version: 5, patch: { changes, history, groups: {} } });
+    const back = goBack(state, "for the test").state;
+    expect(Object.entries(back.groups).map(([step, { quarantined }]) => [step, quarantined])).toEqual([
+      ["4", []],
+      ["5", []],
+    ]);
+    expect(Object.keys(back.groups["5"]?.receipts ?? {})).toEqual(["0", "1"]);
+    // What was sampled before the job went back keeps its size, too.
+    expect(
+      ask({ ...back, weights: { ...weights, sections: [] } }, { settings: { groupsPerStep: 9 } }).changed,
+    ).toMatchObject([{ fromStep: 6 }]);
+  });
+
+  it("goes into the checkpoint, so that a job whose journal is lost goes on with the next prompt", () => {
+    const changes = [
+      { fromStep: 2, settings: { groupsPerStep: 2 } },
+      { fromStep: 9, settings: { groupsPerStep: 3 } },
+    ];
+    expect(sizesUpTo({ plan, changes }, 4)).toEqual({ sizes: [{ fromStep: 2, groupsPerStep: 2 }] });
+    expect(sizesUpTo({ plan }, 4)).toEqual({});
+    const ledger = { trained: 12, aborted: 0, quarantined: 0 };
+    const found = { step: 4, version: 4, lineage: 0, path: "/c/step-4", host: "h", ledger };
+    const restored = (sizes?: { fromStep: number; groupsPerStep: number }[]) =>
+      applyRestored(initialControllerState(plan), {
+        ...{ type: "controller.restored", atMs: 0 },
+        checkpoint: { ...found, ...(sizes ? { sizes } : {}) },
+      }).state;
+    expect(restored([{ fromStep: 2, groupsPerStep: 2 }]).changes).toEqual(changes.slice(0, 1));
+    expect(restored()).not.toHaveProperty("changes");
+  });
+
+  it("has trainers cut it as it was changed", () => {
+    const { next } = ask(working({ plan }), { settings: { minibatches: 4 } });
+    expect(runBodyOf(next, weights).rate).toEqual({ minibatches: 4 });
+  });
+
+  it.each([
+    [
+      "more minibatches than groups",
+      { groupsPerStep: 1 },
+      "batch.minibatches = 2 with batch.groups_per_step = 1 from step 5 on",
+    ],
+    ["more groups than the stream holds", { groupsPerStep: 21 }, "which is 20 groups a step; use 20 or fewer"],
+    [
+      "more staleness than the stream holds",
+      { stalenessMax: 10 },
+      "batch.groups_per_step = 4 from step 4 on, with job.staleness_max = 10",
+    ],
+  ] as const)("that has %s is refused with the way out, and changes nothing", (_, settings, reason) => {
+    const state = working({ plan, patch: { groups: { 4: groupsOf(4, 1) } } });
+    const { refusal, changed, next } = ask(state, { settings });
+    expect(refusal).toContain(reason);
+    expect([changed, next.changes]).toEqual([[], undefined]);
+  });
+
+  it("is held against what is ordered for later steps", () => {
+    const state = working({ plan, patch: { changes: [{ fromStep: 9, settings: { minibatches: 4 } }] } });
+    expect(ask(state, { settings: { groupsPerStep: 3 } }).refusal).toContain("from step 9 on");
+  });
+
+  it("is refused for a step that is sampled, with fewer groups than are to be trained on, and with updates that the algorithm has not", () => {
+    const asked = (bounds: object, body: Body<"job.change">) =>
+      ask(working({ plan: { ...plan, batchBounds: { ...batchBounds, ...bounds } } }), body).refusal;
+    const state = working({ plan, patch: { groups: { 4: groupsOf(4, 1) } } });
+    expect(ask(state, { settings: { groupsPerStep: 6 }, fromStep: 4 }).refusal).toContain(
+      "is sampled already; the first step that can have other settings is 5",
+    );
+    expect(asked({ trainGroups: 4 }, { settings: { groupsPerStep: 3 } })).toContain("use 4 or more");
+    expect(asked({ minibatchesMax: 1 }, { settings: { minibatches: 2, groupsPerStep: 8 } })).toContain("use 1");
+    const { batchBounds: _, ...old } = plan;
+    expect(ask(working({ plan: old }), { settings: { groupsPerStep: 3 } }).refusal).toContain(
+      "did not say what a batch",
+    );
+    expect(ask(working({ plan: old }), { settings: { lr: 3 } }).refusal).toBeNull();
+  });
+});
+
+describe("another number of steps", () => {
+  const plan = planWith({ steps: 6, batchBounds });
+  const opened = (state: ControllerState) => planAdmission(state)?.state ?? state;
+
+  it("prolongs a job, and the learning rate of each step falls to the end that was known when it was ordered", () => {
+    const { next, changed } = ask(opened(working({ plan, version: 4 })), { settings: { steps: 9 } });
+    expect(changed).toEqual([{ fromStep: 5, settings: { steps: 9 }, before: { steps: 6 } }]);
+    expect(stepsOf(next)).toBe(9);
+    const rateIn = (step: number) => runBodyOf({ ...next, step: { ...next.step, step } }, weights).rate;
+    expect([rateIn(4), rateIn(5)]).toEqual([undefined, { steps: 9 }]);
+    const last = { ...next, step: { ...next.step, step: 7 }, groups: {} };
+    expect(Object.keys(opened(last).groups)).toEqual(["7"]);
+    expect(planEnd(last)).toBeNull();
+  });
+
+  it("shortens it down to the step that has groups or runs, and no further", () => {
+    const state = opened(working({ plan, version: 2 }));
+    expect(ask(state, { settings: { steps: 2 } }).refusal).toBe(
+      "job.steps = 2: step 3 is committed, runs or is sampled already; use 3 or more",
+    );
+    expect(stepsOf(ask(state, { settings: { steps: 3 } }).next)).toBe(3);
+    const running = stepping({}, { plan });
+    const least = running.step.step;
+    expect(ask(running, { settings: { steps: least } }).changed).toMatchObject([{ fromStep: least + 1 }]);
+    expect(ask(running, { settings: { steps: least - 1 } }).refusal).toContain(`use ${least} or more`);
+    expect(ask(running, { settings: { steps: least, lr: 1 } }).refusal).toContain("is after the last step");
   });
 });

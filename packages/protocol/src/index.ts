@@ -1,6 +1,7 @@
 /** The library of schemas: tables of engines are made with the copy that checks them. */
 export { z } from "zod";
 export type { Arrival } from "./bare-command.ts";
+export { type BatchSpan, groupsAt, placeAt, positionOf, spansOf } from "./batch-sizes.ts";
 export {
   type BegunGroup,
   type BegunPart,
@@ -58,7 +59,7 @@ export {
   type Role,
   roles,
 } from "./ids.ts";
-export { type JobConfig, jobConfigSchema, promptsTask, samplesMax } from "./job-config.ts";
+export { type JobConfig, jobConfigSchema, minibatchesMax, promptsTask, samplesMax } from "./job-config.ts";
 export {
   type ComponentFigures,
   type RewardComponent,
@@ -105,10 +106,12 @@ export {
   changedSettingsSchema,
   changesMax,
   type Settings,
+  type StepSize,
   settingKeys,
   settingsAt,
   settingsSchema,
   settingsText,
+  stepsAfter,
   withSettings,
 } from "./settings.ts";
 export { decodeStatus, encodeStatus, type JobStatus, type MemberStatus, statusKey, statusSchema } from "./status.ts";

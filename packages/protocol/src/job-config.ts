@@ -16,6 +16,12 @@ import { perRole } from "./role-table.ts";
 import { scorersSchema } from "./scorer-config.ts";
 import { lrSchedules, trainingSchema } from "./training.ts";
 
+/** Most groups of a step. */
+export const groupsPerStepMax = 4096;
+
+/** Most updates of a step. */
+export const minibatchesMax = 64;
+
 const positive = z.number().positive();
 const atLeastOne = z.number().int().min(1);
 const rankDevices = z.number().int().min(0).max(devicesMax);
@@ -152,9 +158,9 @@ const compiledSchema = z.strictObject({
   model: z.strictObject({ vocab: atLeastOne, maxContext: atLeastOne }),
   engine: z.strictObject({ policy: engineChoiceSchema, rollout: engineChoiceSchema }),
   batch: z.strictObject({
-    groupsPerStep: atLeastOne.max(4096),
+    groupsPerStep: atLeastOne.max(groupsPerStepMax),
     groupSize: z.number().int().min(2).max(256),
-    minibatches: atLeastOne.max(64),
+    minibatches: atLeastOne.max(minibatchesMax),
     /** Gradient micro-shards of a minibatch; fixed, so that the sum does not depend on who computes them. */
     microShards: atLeastOne.max(256),
   }),

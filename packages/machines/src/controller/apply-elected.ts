@@ -8,6 +8,7 @@ import { announce, type Change, type ControllerEffect, command, type ElectedEven
 import { leasesOf } from "./groups/lease-table.ts";
 import { arrived } from "./progress.ts";
 import { rebaseTimes } from "./rebase-times.ts";
+import { stepsOf } from "./sizes.ts";
 import { type ControllerState, type Member, meshMembersOf } from "./state.ts";
 import { ranksOf } from "./step/plan-mesh.ts";
 import { runBodyOf } from "./step/plan-step.ts";
@@ -38,7 +39,7 @@ export function applyElected(state: ControllerState, event: ElectedEvent): Chang
   };
   const started = announce("job.started", {
     term: event.term,
-    steps: next.plan.steps,
+    steps: stepsOf(next),
     seed: next.plan.seed,
   });
   const recovered = Object.values(state.members)

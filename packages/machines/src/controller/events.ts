@@ -1,5 +1,5 @@
 /** Inputs and effects of the controller. Every input is journaled; `atMs` is the acting controller's monotonic clock. */
-import type { Body, KindOf, Role } from "@muster/protocol";
+import type { Body, KindOf, Role, StepSize } from "@muster/protocol";
 import type { Verdict } from "../detector/verdict.ts";
 import type { Fill } from "./step/step-state.ts";
 
@@ -51,7 +51,7 @@ export interface FilledEvent extends Fill {
   readonly atMs: number;
 }
 
-/** A checkpoint as its manifest has it, found by a controller whose journal is lost. */
+/** A checkpoint as its manifest has it, found by a controller whose journal is lost, or was closed with the job. */
 export interface FoundCheckpoint {
   readonly step: number;
   readonly version: number;
@@ -61,9 +61,13 @@ export interface FoundCheckpoint {
   /** Host of the controller, which has verified it. */
   readonly host: string;
   readonly ledger: { readonly trained: number; readonly aborted: number; readonly quarantined: number };
+  /** The job was over with it, and goes on with more steps: nothing is lost. */
+  readonly isEnd?: boolean;
+  /** Sizes of the steps before it, where the batch was changed. */
+  readonly sizes?: readonly StepSize[];
 }
 
-/** The operator says that the broker's store is lost: the first record of a new journal, which goes on from a checkpoint (semantics 6.9). */
+/** The operator says that the broker's store is lost, or that a job that was over goes on: the first record of a new journal, which begins after a checkpoint (semantics 6.9). */
 export interface RestoredEvent {
   readonly type: "controller.restored";
   readonly atMs: number;

@@ -29,6 +29,7 @@ export { imbalanceOf, ledgerOf } from "./groups/ledger.ts";
 export { isFillNews } from "./groups/stream-room.ts";
 export { mayPass, mayWait } from "./patience.ts";
 export { type ControllerPlan, planOf } from "./plan.ts";
+export { foreseenFlaw } from "./settings.ts";
 export { allMembersOf, type ControllerState, countOf, type Member, membersOf } from "./state.ts";
 export { enginesOf } from "./step/fingerprints.ts";
 export type { Fill } from "./step/step-state.ts";

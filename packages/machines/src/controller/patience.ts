@@ -9,6 +9,7 @@ import { isSame } from "../version-key.ts";
 import { control } from "./control.ts";
 import type { ControllerEvent, ReportOf } from "./events.ts";
 import { isWorkWaiting } from "./groups/dispatch-groups.ts";
+import { groupsIn } from "./sizes.ts";
 import { type ControllerState, holdsCurrent, membersOf, meshMembersOf } from "./state.ts";
 
 /** What is counted over reports that wait together: the last vote of two presses, whichever it is. */
@@ -59,13 +60,13 @@ function isOneVoteOfSeveral({ step, ...state }: ControllerState, event: ReportOf
 
 /** A checkpoint actor, or a rank of the mesh after another one: who pulls has somebody to ask already, and the next step has not all of its groups. */
 function isOneMoreHolder(state: ControllerState, { from, body }: ReportOf<"weights.held">): boolean {
-  const { weights, mesh, step, plan } = state;
+  const { weights, mesh, step } = state;
   const member = state.members[from];
   // A sampler that holds it wants work.
   if (!member || traitsOf(member.role).drawsGroups || !isSame(body, weights)) return false;
   if (member.role === "policy" && (mesh.state !== "ready" || !mesh.members.includes(from))) return false;
   const groups = state.groups[step.step];
-  const isWaitedFor = groups && sizeOf(groups.receipts) + groups.quarantined.length >= plan.groupsPerStep;
+  const isWaitedFor = groups && sizeOf(groups.receipts) + groups.quarantined.length >= groupsIn(state, step.step);
   return !isWaitedFor && membersOf(state, "policy").some((other) => other.id !== from && holdsCurrent(state, other));
 }
 
@@ -78,7 +79,7 @@ function isPartOfMore(state: ControllerState, { body }: ReportOf<"groups.complet
   if (!lease || !groups || causes.length > 0) return false;
   const done = countUp(seen.ofLease, leaseId, receipts.length);
   const told = countUp(seen.ofStep, step, receipts.length);
-  if (sizeOf(groups.receipts) + groups.quarantined.length + told >= state.plan.groupsPerStep) return false;
+  if (sizeOf(groups.receipts) + groups.quarantined.length + told >= groupsIn(state, step)) return false;
   return done < lease.items.length || !isWorkWaiting(state);
 }
 

@@ -4,13 +4,14 @@ import { announce, type Change, type ControllerEffect } from "./events.ts";
 import { finishStops } from "./fleet/plan-commands.ts";
 import { ledgerOf } from "./groups/ledger.ts";
 import { stopMembers } from "./orders.ts";
+import { stepsOf } from "./sizes.ts";
 import { type ControllerState, endingWith, holdsCurrent, type Member, membersOf } from "./state.ts";
 
 /** Ends the job when its steps are committed, evaluated and durable, then releases everybody and stops. Pure. */
 export function planEnd(state: ControllerState): Change<ControllerState> | null {
-  const { plan, ending, step } = state;
+  const { ending, step } = state;
   if (!ending) {
-    if (step.step <= plan.steps || state.evaluation || !isEvaluated(state) || isResultOpen(state)) return null;
+    if (step.step <= stepsOf(state) || state.evaluation || !isEvaluated(state) || isResultOpen(state)) return null;
     const reason = isUnsaved(state) ? `all steps are committed, but ${notDurable(state)}` : "all steps are committed";
     return { state: endingWith(state, "done", reason), effects: [] };
   }
@@ -44,8 +45,9 @@ function isCheckpointOpen(state: ControllerState): boolean {
 }
 
 /** A checkpoint of the last weights was wanted and is not there. */
-function isUnsaved({ checkpoints, plan, step }: ControllerState): boolean {
-  const isWanted = step.step > plan.steps || checkpoints.wantedStep !== null;
+function isUnsaved(state: ControllerState): boolean {
+  const { checkpoints, plan, step } = state;
+  const isWanted = step.step > stepsOf(state) || checkpoints.wantedStep !== null;
   return plan.checkpointReplicas > 0 && isWanted && (checkpoints.saved?.step ?? 0) < step.step - 1;
 }
 
@@ -68,7 +70,7 @@ function unsavedAlarm(state: ControllerState): readonly ControllerEffect[] {
 function isResultOpen(state: ControllerState): boolean {
   if (!state.weights) return true;
   const isHeld = membersOf(state, "policy").some((member) => holdsCurrent(state, member));
-  const isSaved = (state.checkpoints.saved?.step ?? 0) >= state.plan.steps;
+  const isSaved = (state.checkpoints.saved?.step ?? 0) >= stepsOf(state);
   return isCheckpointOpen(state) || (state.plan.checkpointReplicas > 0 && !isSaved && !isHeld);
 }
 

@@ -1,5 +1,25 @@
 /** What the controller decides by: the part of the job configuration that its decisions depend on. */
-import { type JobConfig, perRole, type ReplicaRole, traitsOf } from "@muster/protocol";
+import {
+  groupBytesMax,
+  type JobConfig,
+  minibatchesMax,
+  perRole,
+  type ReplicaRole,
+  trainingDefaults,
+  traitsOf,
+} from "@muster/protocol";
+
+/** What the batch of a step must fit, besides what the controller needs itself. */
+export interface BatchBounds {
+  readonly minibatches: number;
+  /** 1 for an algorithm without an importance ratio. */
+  readonly minibatchesMax: number;
+  /** Groups that a step trains on, at most; 0 for all. */
+  readonly trainGroups: number;
+  /** Bytes of a group, at most, and of the groups stream. */
+  readonly groupBytes: number;
+  readonly streamBytes: number;
+}
 
 /** Everything a decision may depend on besides the state. */
 export interface ControllerPlan {
@@ -8,6 +28,8 @@ export interface ControllerPlan {
   readonly stalenessMax: number;
   /** Settings of the learning rate that the job began with: what changes of them are told beside. Absent in journals of programs that knew no changes. */
   readonly settings?: Pick<JobConfig["optimizer"], "lr" | "lrWarmupSteps" | "lrFinalRatio" | "lrSchedule">;
+  /** What a changed batch must fit. Absent in journals of programs that knew no such changes. */
+  readonly batchBounds?: BatchBounds;
   /** What trainers must agree on. Absent in journals of programs that knew `state` only. */
   readonly agreement?: JobConfig["agreement"];
   readonly initReplicas: JobConfig["initReplicas"];
@@ -73,6 +95,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     steps: config.steps,
     stalenessMax: config.stalenessMax,
     settings: settingsOf(config),
+    batchBounds: boundsOf(config),
     ...(config.agreement ? { agreement: config.agreement } : {}),
     initReplicas: config.initReplicas,
     checkpointReplicas: config.replicas.checkpoint,
@@ -104,6 +127,17 @@ export function planOf(config: JobConfig): ControllerPlan {
 function settingsOf({ optimizer }: JobConfig): NonNullable<ControllerPlan["settings"]> {
   const { lr, lrWarmupSteps, lrFinalRatio, lrSchedule = "linear" } = optimizer;
   return { lr, lrWarmupSteps, lrFinalRatio, lrSchedule };
+}
+
+function boundsOf(config: JobConfig): BatchBounds {
+  const { algorithm, trainGroups } = config.training ?? trainingDefaults;
+  return {
+    minibatches: config.batch.minibatches,
+    minibatchesMax: algorithm === "rloo" ? 1 : minibatchesMax,
+    trainGroups,
+    groupBytes: groupBytesMax(config),
+    streamBytes: config.limits.groupsBytes,
+  };
 }
 
 function copiesOf({

@@ -65,7 +65,7 @@ export const planners: readonly Planner[] = [
     plan: planRoom,
     reads: [
       ...(["heldBack", "groupsFill", "step", "groups", "history"] as const),
-      ...(["checkpoints", "leases", "purgedSeq", "roomMade", "ending"] as const),
+      ...(["checkpoints", "leases", "purgedSeq", "roomMade", "changes", "ending"] as const),
     ],
     timed: ({ heldBack }) => (heldBack ?? null) !== null,
   },
@@ -96,19 +96,22 @@ export const planners: readonly Planner[] = [
   { plan: planPulls, reads: ["weights", "members", "ending", "restore"], timed: always },
   { plan: planPublish, reads: ["weights", "step", "members", "checkpoints", "ending"], timed: always },
   { plan: planAdmission, reads: ["weights", "step", "groups", "changes", "ending"] },
-  { plan: planEvaluation, reads: ["evaluation", "evaluatedVersion", "weights", "step", "jobPhase", "ending"] },
-  { plan: planSearch, reads: ["losses", "groups", "step", "mesh", "ending"] },
+  {
+    plan: planEvaluation,
+    reads: ["evaluation", "evaluatedVersion", "weights", "step", "jobPhase", "changes", "ending"],
+  },
+  { plan: planSearch, reads: ["losses", "groups", "step", "mesh", "changes", "ending"] },
   {
     plan: planPhase,
     reads: ["jobPhase", "groups", "step", "weights", "changes", "evaluation", "leases", "ending"],
   },
   {
     plan: planStepRun,
-    reads: ["groups", "step", "weights", "mesh", "members", "evaluation", "losses", "jobPhase", "ending"],
+    reads: ["groups", "step", "weights", "mesh", "members", "evaluation", "losses", "jobPhase", "changes", "ending"],
   },
   {
     plan: planCheckpoint,
-    reads: ["checkpoints", "step", "weights", "members", "heldBack", "groupsFill", "ending"],
+    reads: ["checkpoints", "step", "weights", "members", "heldBack", "groupsFill", "changes", "ending"],
     timed: always,
   },
   { plan: planQuorum, reads: ["checkpoints", "members"] },
@@ -130,7 +133,17 @@ export const planners: readonly Planner[] = [
   { plan: planReleases, reads: ["members", "leases", "weights", "step", "mesh", "fleet", "checkpoints", "ending"] },
   {
     plan: planEnd,
-    reads: ["step", "evaluation", "evaluatedVersion", "weights", "checkpoints", "members", "stopped", "ending"],
+    reads: [
+      "step",
+      "evaluation",
+      "evaluatedVersion",
+      "weights",
+      "checkpoints",
+      "members",
+      "changes",
+      "stopped",
+      "ending",
+    ],
     timed: always,
   },
 ];

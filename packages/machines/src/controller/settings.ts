@@ -2,17 +2,13 @@
  * Settings that an operator changes while the job exists. A change belongs to the step with which it begins and to all later ones: a job that goes back to
  * a checkpoint does each step again with what that step had.
  */
-import {
-  type ChangedSettings,
-  changesMax,
-  type Settings,
-  settingKeys,
-  settingsAt,
-  settingsText,
-} from "@muster/protocol";
+import { type ChangedSettings, type Settings, settingsAt, settingsText } from "@muster/protocol";
 import { announce, type ReportOf } from "./events.ts";
 import type { Taken } from "./fleet/taken.ts";
-import type { ControllerState } from "./state.ts";
+import type { ControllerPlan } from "./plan.ts";
+import { flawOfChange } from "./settings-flaw.ts";
+import { lastOpened } from "./sizes.ts";
+import { type ControllerState, initialControllerState } from "./state.ts";
 
 /** Oldest weights that a step may train on, in versions. Pure. */
 export function stalenessOf({ plan, changes }: ControllerState, step: number): number {
@@ -24,20 +20,23 @@ export function stepsAheadMax({ plan, changes = [] }: ControllerState): number {
   return Math.max(plan.stalenessMax, ...changes.map(({ settings }) => settings.stalenessMax ?? 0));
 }
 
-/** Settings of the learning rate that a step has and the job's configuration has not; `null` when there are none. Pure. */
-export function rateOf({ changes }: ControllerState, step: number): Omit<Settings, "stalenessMax"> | null {
-  const { stalenessMax: _, ...rate } = settingsAt(changes, step);
+/** Settings of trainers that a step has and the job's configuration has not; `null` when there are none. Pure. */
+export function rateOf(
+  { changes }: ControllerState,
+  step: number,
+): Omit<Settings, "stalenessMax" | "groupsPerStep"> | null {
+  const { stalenessMax: _, groupsPerStep: __, ...rate } = settingsAt(changes, step);
   return Object.keys(rate).length > 0 ? rate : null;
 }
 
 /** Takes a change into the table, or says why it cannot be. Pure. */
 export function takeChange(state: ControllerState, body: ReportOf<"job.change">["body"]): Taken {
   const { plan, changes = [] } = state;
-  const earliest = state.step.step + (state.step.state === "running" ? 1 : 0);
+  const earliest = earliestOf(state, body.settings);
   const { settings, fromStep = earliest } = body;
-  const flaw = flawOf(state, { settings, fromStep, earliest });
+  const flaw = flawOfChange(state, { settings, fromStep, earliest });
   if (flaw !== null) return { state, refusal: flaw };
-  const had: Settings = { ...plan.settings, stalenessMax: plan.stalenessMax, ...settingsAt(changes, fromStep) };
+  const had: Settings = { ...begunWith(plan), ...settingsAt(changes, fromStep) };
   const names = (Object.keys(settings) as (keyof Settings)[]).filter((name) => settings[name] !== undefined);
   const isAlready = names.every((name) => had[name] === settings[name]);
   const text = `${settingsText(settings)} from step ${fromStep} on${laterText(changes, { settings, fromStep })}`;
@@ -47,6 +46,33 @@ export function takeChange(state: ControllerState, body: ReportOf<"job.change">[
   const before = Object.fromEntries(names.flatMap((name) => (had[name] === undefined ? [] : [[name, had[name]]])));
   const next = { ...state, changes: [...changes, { fromStep, settings }] };
   return { state: next, detail, effects: [announce("job.changed", { fromStep, settings, before })], answer };
+}
+
+/**
+ * Why a job would refuse a change once the steps up to `step` are committed, as far as that can be told without its tables; `null` when it may take it. Pure.
+ */
+export function foreseenFlaw(
+  plan: ControllerPlan,
+  { step, changes }: { readonly step: number; readonly changes: readonly ChangedSettings[] },
+  { settings, fromStep }: Pick<ReportOf<"job.change">["body"], "settings" | "fromStep">,
+): string | null {
+  const initial = initialControllerState(plan);
+  const state = { ...initial, changes, step: { ...initial.step, step: step + 1 } };
+  const earliest = earliestOf(state, settings);
+  return flawOfChange(state, { settings, fromStep: fromStep ?? earliest, earliest });
+}
+
+/** The first step that can have these settings: it has not begun, and for another number of groups none of it is sampled. Pure. */
+function earliestOf(state: ControllerState, { groupsPerStep }: Settings): number {
+  const next = state.step.step + (state.step.state === "running" ? 1 : 0);
+  return groupsPerStep === undefined ? next : Math.max(next, lastOpened(state) + 1);
+}
+
+function begunWith({ settings, steps, stalenessMax, groupsPerStep, batchBounds }: ControllerState["plan"]): Settings {
+  return {
+    ...{ ...settings, steps, stalenessMax, groupsPerStep },
+    ...(batchBounds ? { minibatches: batchBounds.minibatches } : {}),
+  };
 }
 
 /** Where the first of these settings ends, because another value was ordered for a later step; empty when none does. Pure. */
@@ -61,30 +87,4 @@ function laterText(changes: readonly ChangedSettings[], { settings, fromStep }: 
       return `; from step ${step} on it is as ordered before: ${settingsText(Object.fromEntries(others))}`;
   }
   return "";
-}
-
-interface Asked {
-  readonly settings: Settings;
-  readonly fromStep: number;
-  readonly earliest: number;
-}
-
-function flawOf(
-  { plan, ending, changes = [] }: ControllerState,
-  { settings, fromStep, earliest }: Asked,
-): string | null {
-  if (ending) return `the job is ending: ${ending.reason}`;
-  if (Object.keys(settings).length === 0)
-    return `settings names nothing; there are: ${Object.values(settingKeys).join(", ")}`;
-  if (fromStep < earliest)
-    return `fromStep = ${fromStep} has begun or is over; the first step that can have other settings is ${earliest}`;
-  if (fromStep > plan.steps) return `fromStep = ${fromStep} is after the last step, job.steps = ${plan.steps}`;
-  if (changes.length >= changesMax)
-    return `${changesMax} changes are the most that a job remembers; go on in a new run with weights.source = "checkpoint:PATH"`;
-  const { stalenessMax = plan.stalenessMax } = settings;
-  if (plan.stalenessMax === 0 && stalenessMax > 0)
-    return `job.staleness_max = ${stalenessMax}: the job has mode sync, which is staleness 0; begin a run with job.mode = "async" and weights.source = "checkpoint:PATH"`;
-  if (plan.stalenessMax > 0 && stalenessMax === 0)
-    return `job.staleness_max = 0: the job has mode async, which is 1 or more; use 1`;
-  return null;
 }

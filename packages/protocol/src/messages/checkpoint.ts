@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
+import { changesMax, stepSizeSchema } from "../settings.ts";
 import { defineMessages } from "./define.ts";
 import { holderSchema, sectionSchema, shardsSchema, textSchema, versionFields } from "./parts.ts";
 
@@ -30,6 +31,8 @@ export const checkpointMessages = defineMessages({
       best: z.strictObject({ step: countSchema, version: countSchema }).optional(),
       /** The actor writes these shards of it, or seals it; absent: it writes the whole. */
       shards: shardsSchema.optional(),
+      /** First steps with other groups than those before, and how many, where the batch was changed: they say which prompt is next. */
+      sizes: z.array(stepSizeSchema).min(1).max(changesMax).optional(),
       /** The ledger at this version, for the manifest. */
       ledger: z.strictObject({
         admitted: countSchema,

@@ -28,6 +28,8 @@ const itemSchema = z.discriminatedUnion("purpose", [
     step: countSchema,
     index: countSchema,
     attempt: countSchema,
+    /** Prompts before its own since the beginning of the job; absent while all steps are of the size that the job began with. */
+    position: countSchema.optional(),
     /** What is begun of it. */
     partial: partialSchema.optional(),
   }),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { componentFiguresSchema, stepComponentsMax } from "../judgement.ts";
-import { rateSchema } from "../settings.ts";
+import { trainerSettingsSchema } from "../settings.ts";
 import { defineMessages } from "./define.ts";
 import { keepSchema, sectionSchema, textSchema, versionFields } from "./parts.ts";
 
@@ -91,8 +91,8 @@ export const stepMessages = defineMessages({
       ...versionFields,
       /** The batch: sequences in the groups stream and which groups of each message count. */
       batch: z.array(batchPartSchema).min(1).max(4096),
-      /** Settings of the learning rate that were changed since the job began, where any were. */
-      rate: rateSchema.optional(),
+      /** Settings of trainers that were changed since the job began, where any were. */
+      rate: trainerSettingsSchema.optional(),
     }),
   },
   "step.voted": {

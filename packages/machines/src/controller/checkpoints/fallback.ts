@@ -1,6 +1,7 @@
 /** Checkpoints beside the newest one: what the job can go back to when that one is damaged, and what it must know to do so. */
 import type { Body, GroupReceipt } from "@muster/protocol";
 import { countsOf } from "../groups/ledger.ts";
+import { groupsIn } from "../sizes.ts";
 import {
   type ControllerState,
   type CoveredStep,
@@ -28,7 +29,7 @@ export function fallbackAfter(
   const oldest = older.at(-1)?.step ?? newest.step;
   const steps = [
     ...Object.entries(fallback.covered),
-    ...covered.map(([key, receipts]) => [key, coveredStep(receipts, plan.groupsPerStep)] as const),
+    ...covered.map(([key, receipts]) => [key, coveredStep(receipts, groupsIn(state, Number(key)))] as const),
   ];
   return { ...fallback, older, covered: Object.fromEntries(steps.filter(([key]) => Number(key) > oldest)) };
 }
@@ -56,9 +57,9 @@ export function pinsOf(state: ControllerState): Pick<Body<"checkpoint.save">, "p
   return { ...(saved ? { pinned: saved.path } : {}), ...(fallbacks.length > 0 ? { fallbacks } : {}) };
 }
 
-/** The groups of a step whose trajectories are gone: what has a result is sampled again, what was given up stays so. Pure. */
-export function purgedGroups({ plan }: ControllerState, { givenUp }: CoveredStep): StepGroups {
-  const indices = Array.from({ length: plan.groupsPerStep }, (_, index) => index);
+/** The groups of a step of this size whose trajectories are gone: what has a result is sampled again, what was given up stays so. Pure. */
+export function purgedGroups(size: number, { givenUp }: CoveredStep): StepGroups {
+  const indices = Array.from({ length: size }, (_, index) => index);
   const queue = indices.filter((index) => !givenUp.includes(index)).map((index) => ({ index, attempt: 0 }));
   return { queue, receipts: {}, quarantined: givenUp };
 }

@@ -6,6 +6,7 @@ import { ledgerOf } from "../groups/ledger.ts";
 import { isNearlyFull } from "../groups/stream-room.ts";
 import { saveOf } from "../order.ts";
 import { withVersionOrder } from "../orders.ts";
+import { sizesUpTo, stepsOf } from "../sizes.ts";
 import { type ControllerState, holdsCurrent, type Member, membersOf, withMember } from "../state.ts";
 import { keepersOf } from "../weights/memory.ts";
 import { trainersServing, wholeHolders } from "../weights/parts.ts";
@@ -62,9 +63,9 @@ export function isFreeSaver(state: ControllerState, member: Member): boolean {
 }
 
 function isCheckpointDue(state: ControllerState, committed: number): boolean {
-  const { steps, checkpointEverySteps } = state.plan;
+  const { checkpointEverySteps } = state.plan;
   // A groups stream that is full holds results back until a checkpoint lets the controller empty it.
-  if (committed === steps || isLastLeaving(state) || state.heldBack || isNearlyFull(state)) return true;
+  if (committed === stepsOf(state) || isLastLeaving(state) || state.heldBack || isNearlyFull(state)) return true;
   if (state.ending) return state.step.state === "sampling";
   return checkpointEverySteps > 0 && committed % checkpointEverySteps === 0;
 }
@@ -91,6 +92,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
     ...{ sections, groupsWatermark, ledger },
     ...pinsOf(state),
     ...supersededOf(checkpoints),
+    ...sizesUpTo(state, step),
     ...sparedOf(state),
   };
   const order = {
@@ -119,7 +121,7 @@ function orderCheckpoint(state: ControllerState, step: number): Change<Controlle
  * then each writes the same version when it can.
  */
 function isOutOfStep(state: ControllerState, version: VersionKey, free: readonly Member[]): boolean {
-  if (state.step.step > state.plan.steps || state.ending || state.heldBack || isLastLeaving(state)) return false;
+  if (state.step.step > stepsOf(state) || state.ending || state.heldBack || isLastLeaving(state)) return false;
   const writing = membersOf(state, "checkpoint").filter(({ order }) => order?.kind === "checkpoint.save");
   const same = writing.filter(({ order }) => saveOf(order, version));
   return same.length < writing.length && !isEnough(state, state.step.step - 1, [...free, ...same]);

@@ -2,6 +2,7 @@
 import type { GroupReceipt } from "@muster/protocol";
 import { announce, type Change } from "../events.ts";
 import { unsettleCovered, unsettleTrained } from "../groups/ledger.ts";
+import { groupsIn } from "../sizes.ts";
 import { type ControllerState, holdsCurrent, membersOf, type StepGroups, withMember } from "../state.ts";
 import { isBeginningLost, recoveryOf, withoutLater } from "../weights/memory.ts";
 import type { KeptState } from "../weights/memory-state.ts";
@@ -81,8 +82,8 @@ function rollBack(before: ControllerState, { step, version }: Pick<KeptState, "s
   const again = Object.entries(state.history).filter(([key]) => Number(key) > step);
   const purged = Object.entries(state.fallback.covered).filter(([key]) => Number(key) > step);
   const groups = [
-    ...purged.map(([key, covered]) => [key, purgedGroups(state, covered)] as const),
-    ...again.map(([key, receipts]) => [key, sampledGroups(state, receipts)] as const),
+    ...purged.map(([key, covered]) => [key, purgedGroups(groupsIn(state, Number(key)), covered)] as const),
+    ...again.map(([key, receipts]) => [key, sampledGroups(groupsIn(state, Number(key)), receipts)] as const),
   ];
   const ledger = purged.reduce((counts, [, covered]) => unsettleCovered(counts, covered), state.ledger);
   const upTo = <V>(table: Readonly<Record<string, V>>): Record<string, V> =>
@@ -103,8 +104,8 @@ function rollBack(before: ControllerState, { step, version }: Pick<KeptState, "s
 }
 
 /** Groups of a step that was run before: what has no receipt was given up then, and stays so. */
-function sampledGroups(state: ControllerState, receipts: readonly GroupReceipt[]): StepGroups {
+function sampledGroups(size: number, receipts: readonly GroupReceipt[]): StepGroups {
   const byIndex = Object.fromEntries(receipts.map((receipt) => [receipt.index, receipt]));
-  const indices = Array.from({ length: state.plan.groupsPerStep }, (_, index) => index);
+  const indices = Array.from({ length: size }, (_, index) => index);
   return { queue: [], receipts: byIndex, quarantined: indices.filter((index) => !byIndex[index]) };
 }

@@ -7,6 +7,7 @@ import type { VersionKey } from "../../version-key.ts";
 import { type Change, command, type ReportOf } from "../events.ts";
 import { saveOf } from "../order.ts";
 import { answered, withVersionOrder } from "../orders.ts";
+import { sizesUpTo, stepsOf } from "../sizes.ts";
 import { type ControllerState, type Member, membersOf, withMember } from "../state.ts";
 import { sparedOf } from "./best-checkpoint.ts";
 import type { Checkpoints, ShardSet } from "./checkpoints-state.ts";
@@ -61,7 +62,7 @@ export function planNewSet(
   const { lineage, version } = weights;
   const begun = currentSet(state);
   const isBegun = begun?.step === step && begun.version === version;
-  const isLast = step === plan.steps || state.ending !== null;
+  const isLast = step === stepsOf(state) || state.ending !== null;
   if (begun && !isBegun && !isLast && ordersOf(state, begun).length > 0) return null;
   // What was told stays as it was; only those who have the version may have changed.
   const set: ShardSet = isBegun
@@ -139,7 +140,7 @@ function toldOf({ owed }: Member, set: ShardSet): readonly number[] | undefined 
 
 function deal(state: ControllerState, set: ShardSet, given: readonly Given[]): Change<ControllerState> {
   const { step, lineage, version, of, told } = set;
-  const body = { step, lineage, version, ...told, ...pinsOf(state), ...sparedOf(state) };
+  const body = { step, lineage, version, ...told, ...pinsOf(state), ...sparedOf(state), ...sizesUpTo(state, step) };
   const withinMs = state.plan.timing.checkpointMs;
   return {
     state: given.reduce(

@@ -7,6 +7,7 @@ import { isCordoned } from "../fleet/fleet-state.ts";
 import { crowd } from "../members/crowd.ts";
 import { leaseShareOf } from "../members/paces.ts";
 import { stalenessOf, stepsAheadMax } from "../settings.ts";
+import { groupsIn, positionIn, stepsOf } from "../sizes.ts";
 import { type ControllerState, holdsCurrent, type Member, type QueuedGroup, type StepGroups } from "../state.ts";
 import { noteHeldOut } from "./held-out.ts";
 import type { Evaluation } from "./held-out-state.ts";
@@ -32,17 +33,19 @@ const evalChunkPrompts = 64;
 export function planAdmission(state: ControllerState): Change<ControllerState> | null {
   const { plan, step } = state;
   if (!state.weights || state.ending) return null;
-  const last = Math.min(plan.steps, step.step + stepsAheadMax(state));
+  const last = Math.min(stepsOf(state), step.step + stepsAheadMax(state));
   const isDue = (number: number): boolean => number - step.step <= stalenessOf(state, number);
   const opened = range(step.step, last).filter((number) => !state.groups[number] && isDue(number));
   if (opened.length === 0) return null;
-  const fresh: StepGroups = {
-    queue: range(0, plan.groupsPerStep - 1).map((index) => ({ index, attempt: 0 })),
+  const fresh = (size: number): StepGroups => ({
+    queue: range(0, size - 1).map((index) => ({ index, attempt: 0 })),
     receipts: {},
     quarantined: [],
-  };
-  const groups = { ...state.groups, ...Object.fromEntries(opened.map((number) => [number, fresh])) };
-  const admitted = state.ledger.admitted + opened.length * plan.groupsPerStep * plan.groupSize;
+  });
+  const made = opened.map((number) => [number, fresh(groupsIn(state, number))] as const);
+  const groups = { ...state.groups, ...Object.fromEntries(made) };
+  const count = made.reduce((sum, [, { queue }]) => sum + queue.length, 0);
+  const admitted = state.ledger.admitted + count * plan.groupSize;
   return { state: { ...state, groups, ledger: { ...state.ledger, admitted } }, effects: [] };
 }
 
@@ -52,10 +55,11 @@ export function planEvaluation(state: ControllerState): Change<ControllerState> 
   if (evaluation) return closeEvaluation(state, evaluation);
   if (!weights || plan.evalPrompts === 0 || state.ending || state.evaluatedVersion >= weights.version) return null;
   const committed = step.step - 1;
+  const steps = stepsOf(state);
   // What only trains samples nothing, but for the end: the next phase that samples begins with it.
-  if (state.jobPhase?.phase === "update" && committed < plan.steps) return null;
+  if (state.jobPhase?.phase === "update" && committed < steps) return null;
   // No step is the zeroth one of none: every 0 steps is never.
-  const isDue = committed === 0 || committed === plan.steps || committed % plan.evalEverySteps === 0;
+  const isDue = committed === 0 || committed === steps || committed % plan.evalEverySteps === 0;
   if (!isDue) return null;
   const chunks = Math.ceil(plan.evalPrompts / evalChunkPrompts);
   const queue = range(0, chunks - 1).map((chunk) => ({
@@ -189,9 +193,9 @@ function takeEval(state: ControllerState, member: Holder): Taken | null {
 }
 
 function takeGroups(state: ControllerState, member: Holder, begin: Begin): Taken | null {
-  const { plan, step } = state;
+  const { step } = state;
   const behind = begin.version - member.held.version;
-  for (const number of range(step.step, Math.min(plan.steps, step.step + stepsAheadMax(state)))) {
+  for (const number of range(step.step, Math.min(stepsOf(state), step.step + stepsAheadMax(state)))) {
     // Older weights than the step may train on would be for nothing.
     if (behind + number - step.step > stalenessOf(state, number)) continue;
     const groups = state.groups[number];
@@ -217,7 +221,7 @@ function shareOf(state: ControllerState, member: Member, step: number, begin: Be
   const { plan } = state;
   const { queue } = state.groups[step] ?? noGroups;
   const innocent = queue.length - suspectsIn(queue);
-  const whole = wholeShareOf(state, member);
+  const whole = wholeShareOf(state, member, groupsIn(state, step));
   const { queue: before } = begin.groups[step] ?? noGroups;
   const isForAll = before.length - suspectsIn(before) >= Math.floor(whole) * begin.idle;
   if (whole > 0 && isForAll) return innocentsIn(queue, Math.ceil(whole));
@@ -233,9 +237,9 @@ function shareOf(state: ControllerState, member: Member, step: number, begin: Be
  * What a sampler gets of a step when it has as much room as that takes, and no more; 0 when it gets several leases, one after the other. What one draws
  * more slowly than the others is given out in portions.
  */
-function wholeShareOf(state: ControllerState, member: Member): number {
+function wholeShareOf(state: ControllerState, member: Member, size: number): number {
   const { leaseGroupsMax, leasesPerRollout } = state.plan.limits;
-  const whole = state.plan.groupsPerStep / Math.max(1, crowd.of(state.members).workers);
+  const whole = size / Math.max(1, crowd.of(state.members).workers);
   const fills = Math.ceil(whole / leaseGroupsMax) === leasesPerRollout && leasesPerRollout > 1;
   if (!fills || whole > leaseItemsMax || leasesOf(state, member.id).length > 0) return 0;
   return state.shortages[member.id] || leaseShareOf(state, member) < 1 ? 0 : whole;
@@ -245,7 +249,7 @@ function taken(state: ControllerState, step: number, waiting: readonly QueuedGro
   const groups = state.groups[step];
   if (!groups) return null;
   const items = waiting.map(({ index, attempt, partial }) => ({
-    ...{ purpose: "train" as const, step, index, attempt },
+    ...{ purpose: "train" as const, step, index, attempt, ...positionIn(state, step, index) },
     ...(partial ? { partial } : {}),
   }));
   const rest: StepGroups = { ...groups, queue: withoutTaken(groups.queue, waiting) };

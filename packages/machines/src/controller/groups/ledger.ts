@@ -1,13 +1,16 @@
 /** The ledger: `admitted = trained + aborted + quarantined + pending`, at every moment (semantics 6.6, S15). */
 import type { GroupReceipt, Ledger } from "@muster/protocol";
 import { sizeOf, valuesOf } from "../../table/table.ts";
+import { groupsIn } from "../sizes.ts";
 import type { ControllerState, CoveredStep, KeptReceipt, LedgerCounts, StepGroups } from "../state.ts";
 
 /** Counts with what is pending, derived from the tables of groups and not from the other counts. Pure. */
 export function ledgerOf(state: ControllerState): Ledger {
-  const { groupSize, groupsPerStep } = state.plan;
-  const open = Object.values(state.groups).reduce((sum, groups) => sum + groupsPerStep - groups.quarantined.length, 0);
-  return { ...state.ledger, pending: open * groupSize };
+  const open = Object.entries(state.groups).reduce(
+    (sum, [key, groups]) => sum + groupsIn(state, Number(key)) - groups.quarantined.length,
+    0,
+  );
+  return { ...state.ledger, pending: open * state.plan.groupSize };
 }
 
 /** Trajectories that the ledger cannot account for; 0 unless there is a bug. Pure. */

@@ -8,6 +8,7 @@
 import { firstSeqOf, type PartialGroup } from "@muster/protocol";
 import { withoutEntry } from "../../table/table.ts";
 import { announce, type Change } from "../events.ts";
+import { groupsIn } from "../sizes.ts";
 import type { ControllerState, KeptReceipt } from "../state.ts";
 import { withLease } from "./lease-table.ts";
 import { requeue, withGroups } from "./leases.ts";
@@ -88,9 +89,10 @@ function medianSeqOf(receipts: readonly KeptReceipt[]): number | null {
 }
 
 /** True when the next step waits for results, and every committed one is in a checkpoint already. */
-function isStuck({ step, groups, checkpoints, plan, ending }: ControllerState): boolean {
+function isStuck(state: ControllerState): boolean {
+  const { step, groups, checkpoints, ending } = state;
   const next = groups[step.step];
-  if (ending || step.state !== "sampling" || !next || isSettled(next, plan.groupsPerStep)) return false;
+  if (ending || step.state !== "sampling" || !next || isSettled(next, groupsIn(state, step.step))) return false;
   return step.step - 1 <= (checkpoints.saved?.step ?? 0);
 }
 

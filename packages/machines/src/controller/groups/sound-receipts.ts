@@ -6,6 +6,7 @@ import { rewardMax } from "@muster/base";
 import type { BatchPart, Body, GroupReceipt, WorkItem } from "@muster/protocol";
 import { announce, type Change, type ReportOf } from "../events.ts";
 import { putOut } from "../members/apply-membership.ts";
+import { groupsIn } from "../sizes.ts";
 import type { ControllerState, KeptReceipt } from "../state.ts";
 import { withMember } from "../state.ts";
 import { finishItems, requeue, withGroups } from "./leases.ts";
@@ -17,9 +18,11 @@ const refusedMax = 3;
 const namedMax = 8;
 
 /** Why a receipt can not be true; `null` when it may be. Pure. */
-export function refusalOf({ plan }: ControllerState, receipt: GroupReceipt): string | null {
+export function refusalOf(state: ControllerState, receipt: GroupReceipt): string | null {
+  const { plan } = state;
+  const size = groupsIn(state, receipt.step);
   const { index, streamSeq, firstSeq = streamSeq, completed, aborted, rewardSum, tokens } = receipt;
-  if (index >= plan.groupsPerStep) return `a step has ${plan.groupsPerStep} groups`;
+  if (index >= size) return `step ${receipt.step} has ${size} groups`;
   if (completed + aborted !== plan.groupSize)
     return `completed = ${completed} and aborted = ${aborted} are not the ${plan.groupSize} trajectories of a group`;
   if (streamSeq < 1) return `streamSeq = ${streamSeq} is no place in the groups stream`;

@@ -5,20 +5,21 @@ import { announce, type Change } from "../events.ts";
 import { withGroups } from "../groups/leases.ts";
 import { isSettled } from "../groups/ledger.ts";
 import { stalenessOf } from "../settings.ts";
+import { groupsIn, stepsOf } from "../sizes.ts";
 import type { ControllerState, StepGroups } from "../state.ts";
 
 /** True when nobody can go on before the operator says what is next: no time counts against anybody. Pure. */
 export function isPhaseOver(state: ControllerState): boolean {
-  const { jobPhase, weights, ending, step, plan, evaluation, groups } = state;
-  if (!jobPhase || !weights || ending || evaluation || step.state !== "sampling" || step.step > plan.steps)
+  const { jobPhase, weights, ending, step, evaluation, groups } = state;
+  if (!jobPhase || !weights || ending || evaluation || step.state !== "sampling" || step.step > stepsOf(state))
     return false;
   const own = groups[step.step];
   if (!own) return false;
   if (jobPhase.phase === "rollout")
     return Object.entries(groups).every(
-      ([key, each]) => isSettled(each, plan.groupsPerStep) || !isSampledNow(state, Number(key)),
+      ([key, each]) => isSettled(each, groupsIn(state, Number(key))) || !isSampledNow(state, Number(key)),
     );
-  return !isSettled(own, plan.groupsPerStep) && !isSampling(state);
+  return !isSettled(own, groupsIn(state, step.step)) && !isSampling(state);
 }
 
 /** False for a step that is too far ahead, though some of it is sampled, as after the job went back. */
@@ -32,13 +33,9 @@ export function planPhase(state: ControllerState): Change<ControllerState> | nul
   const own = groups[step.step];
   if (!jobPhase || !own || !isPhaseOver(state)) return null;
   const there = sizeOf(own.receipts);
+  const size = groupsIn(state, step.step);
   const { partial } = jobPhase;
-  if (
-    jobPhase.phase === "update" &&
-    partial?.step === step.step &&
-    there > 0 &&
-    there / plan.groupsPerStep >= partial.quorum
-  )
+  if (jobPhase.phase === "update" && partial?.step === step.step && there > 0 && there / size >= partial.quorum)
     return giveUpMissing(state, own, partial.quorum);
   const told = `${step.step} ${there} ${partial?.step === step.step ? partial.quorum : ""}`;
   if (jobPhase.told === told) return null;
@@ -48,12 +45,12 @@ export function planPhase(state: ControllerState): Change<ControllerState> | nul
       step: step.step,
       version: weights?.version ?? 0,
       groups: there,
-      of: plan.groupsPerStep,
+      of: size,
     },
     reason:
       jobPhase.phase === "rollout"
         ? `all groups of step ${step.step} are sampled${plan.stalenessMax > 0 ? ", and of those that may be sampled now" : ""}`
-        : `${there} of ${plan.groupsPerStep} groups of step ${step.step} are there, and this phase samples none`,
+        : `${there} of ${size} groups of step ${step.step} are there, and this phase samples none`,
   };
   return { state: { ...state, jobPhase: { ...jobPhase, told } }, effects: [announce("phase.ended", body)] };
 }
@@ -65,12 +62,13 @@ function isSampling({ leases }: ControllerState): boolean {
 
 function giveUpMissing(state: ControllerState, own: StepGroups, quorum: number): Change<ControllerState> {
   const { step, plan, ledger } = state;
-  const missing = Array.from({ length: plan.groupsPerStep }, (_, index) => index).filter(
+  const size = groupsIn(state, step.step);
+  const missing = Array.from({ length: size }, (_, index) => index).filter(
     (index) => !own.receipts[index] && !own.quarantined.includes(index),
   );
   const counted = { ...ledger, quarantined: ledger.quarantined + missing.length * plan.groupSize };
   const given = { ...own, queue: [], quarantined: [...own.quarantined, ...missing] };
-  const coverage = (plan.groupsPerStep - given.quarantined.length) / plan.groupsPerStep;
+  const coverage = (size - given.quarantined.length) / size;
   const detail = `step ${step.step} is trained on ${Math.floor(100 * coverage)} % of its groups, as the quorum of ${Math.round(100 * quorum)} % allows: ${missing.length} are missing`;
   return {
     state: withGroups({ ...state, ledger: counted }, step.step, given),

@@ -6,6 +6,7 @@ import { isOpen, settleReceipt } from "../groups/apply-groups.ts";
 import { noteReceipts } from "../groups/given-up.ts";
 import { refusalOf } from "../groups/sound-receipts.ts";
 import { stalenessOf } from "../settings.ts";
+import { stepsOf } from "../sizes.ts";
 import type { ControllerState } from "../state.ts";
 
 /** Sets what the job does. Pure. */
@@ -42,7 +43,7 @@ function refusalOfImport(
   { version, sections }: { readonly version: number; readonly sections: readonly Section[] },
   receipts: readonly GroupReceipt[],
 ): string | null {
-  const { weights, ending, step, groups, plan } = state;
+  const { weights, ending, step, groups } = state;
   if (ending) return `the job is ending: ${ending.reason}`;
   if (!weights) return "the job has no weights yet; import again when it has";
   if (version > weights.version)
@@ -53,7 +54,7 @@ function refusalOfImport(
     const name = `group ${receipt.step}.${receipt.index}`;
     const flaw = refusalOf(state, receipt);
     if (flaw !== null) return `${name}: ${flaw}`;
-    if (receipt.step > plan.steps) return `${name}: the job has ${plan.steps} steps`;
+    if (receipt.step > stepsOf(state)) return `${name}: the job has ${stepsOf(state)} steps`;
     if (receipt.step >= step.step && !groups[receipt.step])
       return `${name} is of a step that is not sampled yet; the job is at step ${step.step}`;
     if (receipt.version > version) return `${name} has version ${receipt.version}, and weights.version = ${version}`;

@@ -13,6 +13,7 @@ import {
 } from "@muster/protocol";
 import { countsOf, ledgerOf } from "../groups/ledger.ts";
 import { paceOf } from "../members/paces.ts";
+import { groupsIn } from "../sizes.ts";
 import { type ControllerState, type Member, membersOf } from "../state.ts";
 
 type Committed = Body<"step.committed">;
@@ -29,6 +30,7 @@ export interface CommitResult {
 /** What the commit of the step that runs in `before`, and is over in `after`, says. Pure. */
 export function committedBody(before: ControllerState, after: ControllerState, result: CommitResult): Committed {
   const { receipts, agreeing } = result;
+  const size = groupsIn(before, before.step.step);
   const { lineage, version, sections } = after.weights ?? { lineage: 0, version: 0, sections: [] };
   const stats = Object.values(before.step.votes).flatMap(({ stats: own }) => own ?? []);
   const winners = agreeing.flatMap(({ id }) => before.step.votes[id]?.stats ?? []);
@@ -68,7 +70,7 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     ...speedsOf(before, { tokens, groups: receipts.length, ...times }),
     held: heldIn(before, lineage),
     places: placesOf(receipts),
-    ...(receipts.length < before.plan.groupsPerStep ? { coverage: receipts.length / before.plan.groupsPerStep } : {}),
+    ...(receipts.length < size ? { coverage: receipts.length / size } : {}),
   };
 }
 

@@ -12,6 +12,7 @@ import { noteStep } from "../members/paces.ts";
 import { evict } from "../orders.ts";
 import { moved } from "../progress.ts";
 import { rateOf, stalenessOf } from "../settings.ts";
+import { groupsIn } from "../sizes.ts";
 import {
   type ControllerState,
   endingWith,
@@ -36,7 +37,7 @@ export function planStepRun(state: ControllerState): Change<ControllerState> | n
   const groups = state.groups[step.step];
   if (!weights || !groups || state.ending || step.state !== "sampling" || mesh.state !== "ready") return null;
   if (state.jobPhase?.phase === "rollout") return null;
-  if (!isSettled(groups, plan.groupsPerStep) || state.evaluation) return null;
+  if (!isSettled(groups, groupsIn(state, step.step)) || state.evaluation) return null;
   const members = meshMembersOf(state);
   if (members.length < mesh.members.length || !members.every((member) => holdsCurrent(state, member) && !member.order))
     return null;

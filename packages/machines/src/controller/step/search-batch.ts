@@ -11,6 +11,7 @@ import { withGroups } from "../groups/leases.ts";
 import { isSettled, receiptsOf } from "../groups/ledger.ts";
 import { countAmong, failuresOf, withOutsideLoss, withoutOutsideLosses } from "../groups/outside-losses.ts";
 import { moved } from "../progress.ts";
+import { groupsIn } from "../sizes.ts";
 import type { ControllerState, KeptReceipt } from "../state.ts";
 import { lossesOf, withLosses } from "./lost-attempts.ts";
 import type { LostAttempts, Search } from "./step-state.ts";
@@ -36,11 +37,11 @@ export function isTrial(state: ControllerState): boolean {
 
 /** Begins a search, and draws the conclusion from a trial that was lost, once the next attempt could begin. Pure. */
 export function planSearch(state: ControllerState): Change<ControllerState> | null {
-  const { step, plan, mesh, ending } = state;
+  const { step, mesh, ending } = state;
   const losses = lossesOf(state);
   const groups = state.groups[step.step];
   const isNext = step.state === "sampling" && mesh.state === "ready" && !ending;
-  if (!isNext || !groups || !isSettled(groups, plan.groupsPerStep)) return null;
+  if (!isNext || !groups || !isSettled(groups, groupsIn(state, step.step))) return null;
   const { search } = losses;
   // Somebody else may have given a group on trial up meanwhile.
   if (search && batchReceiptsOf(state).length === 0) return over(state, losses);
