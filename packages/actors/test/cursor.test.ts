@@ -3,6 +3,7 @@ import { createMemoryBroker } from "@muster/transport/internal";
 import { expect, it } from "vitest";
 import { cursorFlaw, cursorOf } from "../src/checkpoint/cursor.ts";
 import { startController } from "../src/controller/index.ts";
+import { lostCheckpoint } from "../src/controller/lost-checkpoint.ts";
 import { clock, processesOn } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 
@@ -17,6 +18,27 @@ it("says which prompt comes next, and all that random streams depend on", () => 
   });
   expect(cursorFlaw(cursor, config)).toBeNull();
   expect(cursorFlaw(undefined, config)).toBeNull();
+});
+
+it("counts the prompts of steps with other groups as they were, and is still of the same job", () => {
+  const { groupsPerStep } = config.batch;
+  const sizes = [{ fromStep: 3, groupsPerStep: 7 }];
+  const cursor = cursorOf(config, 5, sizes);
+  expect(cursor).toMatchObject({ nextStep: 6, nextPrompt: 2 * groupsPerStep + 3 * 7, groupsPerStep, sizes });
+  expect(cursorFlaw(cursor, config)).toBeNull();
+});
+
+it("gives a job whose store is lost the sizes of steps that its checkpoint names", async () => {
+  const ledger = { trained: 1, aborted: 0, quarantined: 0 };
+  const found = { step: 5, version: 5, lineage: 0, path: "/c/step-00000005-v5-t1", ledger };
+  const from = (sizes?: { fromStep: number; groupsPerStep: number }[]) =>
+    lostCheckpoint(config, {
+      newestCheckpoint: async () => "step-00000005-v5-t1",
+      restoreLost: async () => ({ found, term: 1, cursor: cursorOf(config, 5, sizes) }),
+    });
+  const sizes = [{ fromStep: 3, groupsPerStep: 7 }];
+  expect((await from(sizes))?.found).toEqual({ ...found, sizes });
+  expect((await from())?.found).toEqual(found);
 });
 
 it("names each key that would bring other prompts or samples, with both values", () => {

@@ -34,7 +34,7 @@ function groupOf(
 
 const write = (step: number, groups: readonly TrajectoryGroup[], of: JobConfig = config): Promise<string> =>
   writeTrajectories(folder.path, {
-    ...{ job: "a", source: sourceOf(of), step, weights: { version: step - 1, sections } },
+    ...{ job: "a", source: sourceOf(of, step), step, weights: { version: step - 1, sections } },
     groups: groups.map((group) => ({ group, version: step - 1 })),
   });
 

@@ -41,7 +41,14 @@ export const cursorSchema = z.strictObject({
   nextStep: count.max(stepMax),
   /** Place of its first prompt, counted from the first prompt of the job. */
   nextPrompt: count,
+  /** Groups that each step of the job had when it began. */
   groupsPerStep: count,
+  /** Steps from which on steps had other groups, where the batch was changed. */
+  sizes: z
+    .array(z.strictObject({ fromStep: count.min(1), groupsPerStep: count.min(1) }))
+    .min(1)
+    .max(256)
+    .optional(),
   groupSize: count,
   /** The task by its name, or the digest of its rows or of its module. */
   data: z.string().min(1).max(256),

@@ -224,14 +224,14 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const model = this.#doors.model(config);
     const own = await this.#tables.described(config, "policy");
     const tensors = await this.#tables.of(body, own, { dataKey, config, signal });
-    const { step, lineage, version, ledger, groupsWatermark } = body;
+    const { step, lineage, version, ledger, groupsWatermark, sizes } = body;
     return {
       job: this.#tools.identity.job,
       ...{ lineage, step, version, ledger, groupsWatermark, tensors },
       term: this.#tools.term(),
       modelConfig: model.modelConfig,
       engineBuild: model.build,
-      cursor: cursorOf(config, step),
+      cursor: cursorOf(config, step, sizes),
     };
   }
 

@@ -1,14 +1,21 @@
 /** Where a job's input goes on after a checkpoint, and whether another job's input would. */
 import type { Cursor } from "@muster/checkpoint";
-import type { JobConfig } from "@muster/protocol";
+import { type JobConfig, positionOf, type StepSize, spansOf } from "@muster/protocol";
 
 type Input = Pick<JobConfig, "seed" | "task" | "taskModule" | "prompts" | "batch">;
 
-/** The cursor of the checkpoint of a step. Pure. */
-export function cursorOf({ seed, task, taskModule, prompts, batch }: Input, step: number): Cursor {
+/** The cursor of the checkpoint of a step; `sizes` says which steps had other groups than the job began with. Pure. */
+export function cursorOf(
+  { seed, task, taskModule, prompts, batch }: Input,
+  step: number,
+  sizes?: readonly StepSize[],
+): Cursor {
   const { groupsPerStep, groupSize } = batch;
   const data = prompts?.digest ?? taskModule?.digest ?? task.name;
-  return { seed, nextStep: step + 1, nextPrompt: step * groupsPerStep, groupsPerStep, groupSize, data };
+  const changes = sizes?.map(({ fromStep, ...settings }) => ({ fromStep, settings }));
+  const nextPrompt = positionOf(spansOf(groupsPerStep, changes), { step: step + 1, index: 0 });
+  const changed = sizes ? { sizes: [...sizes] } : {};
+  return { seed, nextStep: step + 1, nextPrompt, groupsPerStep, groupSize, data, ...changed };
 }
 
 /** Keys of the job file that decide each field. */

@@ -45,5 +45,6 @@ export async function lostCheckpoint(
   if (!newest) throw errors.NothingToRestore({ job: config.job, directory, name });
   const flaw = cursorFlaw(newest.cursor, config);
   if (flaw !== null) throw errors.CheckpointOfOtherInput({ path: newest.found.path, job: config.job, flaw });
-  return newest;
+  const { sizes } = newest.cursor ?? {};
+  return sizes ? { ...newest, found: { ...newest.found, sizes } } : newest;
 }

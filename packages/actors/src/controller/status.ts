@@ -15,7 +15,7 @@ import {
   samplersOf,
   scriptPhaseOf,
 } from "@muster/machines/controller";
-import { encodeStatus, type JobStatus, memberRoles, storedBytesMax, traitsOf } from "@muster/protocol";
+import { encodeStatus, type JobStatus, memberRoles, stepsAfter, storedBytesMax, traitsOf } from "@muster/protocol";
 import type { StreamsSeen } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
@@ -130,7 +130,7 @@ export function statusOf(job: string, state: ControllerState, view: StatusView):
     script: scriptPhaseOf(state) as JobStatus["script"] & object,
     ...(state.changes ? { changes: [...state.changes] } : {}),
     step: state.step.step - 1,
-    steps: state.plan.steps,
+    steps: stepsAfter(state.plan.steps, state.changes),
     attempt: state.step.attempt,
     epoch: state.mesh.epoch,
     mesh: state.mesh.members,

@@ -256,11 +256,11 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   ): Promise<readonly TrajectoryGroup[]> {
     const { transport } = this.#tools;
     const begun = await readBegun(chunk, { transport, logger: tools.logger, bodyBytesMax: bodyBytesMax(config) });
-    const items = chunk.items.filter((item): item is TrainItem => item.purpose === "train");
+    const items = trainItemsOf(chunk);
     const step = items[0]?.step ?? 0;
     const { seed, batch, sampling, timing, rollout, failure } = config;
     const { save, handOver } = keeperOf(chunk, { ...this.#tools, config }, tools);
-    const prompts = await Promise.all(items.map(({ index }) => promptOf(task, { seed, step, index })));
+    const prompts = await Promise.all(items.map((item) => promptOf(task, keyOf(item, seed))));
     const groups = await collectGroups({
       engine,
       reward,
@@ -302,6 +302,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
     const { messageBytes } = config.limits;
     const stores = { outbox, enveloper, identity, messageBytes };
     const { id: chunkId, leaseId, lineage, version } = chunk;
+    const items = trainItemsOf(chunk);
     for (const groups of bundlesOfGroups(all, { messageBytes, bodyBytesMax: bodyBytesMax(config) })) {
       const isTaken = storeBody(
         stores,
@@ -312,7 +313,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
             // A bundle took its share of the time of the chunk.
             const durationMs = ((tools.clock.now() - startedMs) * groups.length) / all.length;
             tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });
-            void this.#show(groups, { place, lineage, version }, opened);
+            void this.#show(groups, { place, lineage, version, items }, opened);
           },
           onHeldBack: tools.resultsHeldBack,
         },
@@ -322,13 +323,20 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   }
 
   /** Shows people what was drawn. Training never waits for it, and goes on without it. */
-  async #show(groups: readonly TrajectoryGroup[], at: SamplePlace, { task, config }: Opened): Promise<void> {
+  async #show(
+    groups: readonly TrajectoryGroup[],
+    { items, ...at }: SamplePlace & { readonly items: readonly TrainItem[] },
+    { task, config }: Opened,
+  ): Promise<void> {
     const { outbox, enveloper, identity, environment } = this.#tools;
     const subject = subjectsOf(identity.job).report("rollout", identity.id, "samples.drawn");
     for (const group of groups) {
       if (!isShown(group, config) || outbox.room() !== null) continue;
       try {
-        const prompt = await promptOf(task, { seed: config.seed, step: group.step, index: group.index });
+        const prompt = await promptOf(
+          task,
+          keyOf(items.find(({ index }) => index === group.index) ?? group, config.seed),
+        );
         const body = sampleOf(group, "fault" in prompt ? null : prompt, at, { task, config });
         outbox.offer({ subject, message: enveloper.stamp("samples.drawn", body) });
       } catch (error) {
@@ -336,6 +344,15 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       }
     }
   }
+}
+
+function trainItemsOf({ items }: Chunk): readonly TrainItem[] {
+  return items.filter((item): item is TrainItem => item.purpose === "train");
+}
+
+/** Which prompt of the task a group gets. */
+function keyOf({ step, index, position }: Pick<TrainItem, "step" | "index" | "position">, seed: number): PromptKey {
+  return { seed, step, index, ...(position === undefined ? {} : { position }) };
 }
 
 /** The prompt of a group. A row that makes none is a fault of that group alone. */

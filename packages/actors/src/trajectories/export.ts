@@ -3,6 +3,7 @@ import { messageOf } from "@muster/base";
 import { controllerLogic, planOf } from "@muster/machines/controller";
 import {
   bodyBytesMax,
+  type ChangedSettings,
   fromGroupsBatch,
   type GroupReceipt,
   type JobConfig,
@@ -34,6 +35,7 @@ interface Finished {
   readonly receipts: readonly GroupReceipt[];
   /** By version, as far as it was seen. */
   readonly weights: ReadonlyMap<number, readonly Section[]>;
+  readonly changes: readonly ChangedSettings[] | undefined;
 }
 
 /**
@@ -48,8 +50,9 @@ export async function exportTrajectories(
   config: JobConfig,
   directory: string,
 ): Promise<Exported> {
-  const { receipts, weights } = await finishedIn(transport, config);
-  const folder = await scanTrajectories(directory, config).catch((error: NodeJS.ErrnoException) => {
+  const { receipts, weights, changes } = await finishedIn(transport, config);
+  const job = { ...config, changes };
+  const folder = await scanTrajectories(directory, job).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return { files: [], refused: [] };
     throw error;
   });
@@ -57,14 +60,15 @@ export async function exportTrajectories(
   const open = receipts.filter((receipt) => !isWritten(receipt));
   const files: string[] = [];
   const refused: RefusedFile[] = [...folder.refused];
-  const head = { job: config.job, source: sourceOf(config) };
   let chunk: { group: TrajectoryGroup; version: number }[] = [];
   let [newest, bytes, groups] = [0, 0, 0];
   const flush = async (): Promise<void> => {
     const [first] = chunk;
     if (!first) return;
     const named = { version: newest, sections: [...(weights.get(newest) ?? [])] };
-    const content: TrajectoryContent = { ...head, step: first.group.step, weights: named, groups: chunk };
+    const { step } = first.group;
+    const source = sourceOf(job, step);
+    const content: TrajectoryContent = { job: config.job, source, step, weights: named, groups: chunk };
     files.push(await writeTrajectories(directory, content));
     groups += chunk.length;
     [chunk, bytes] = [[], 0];
@@ -102,11 +106,11 @@ async function finishedIn(transport: Pick<Transport, "journal">, config: JobConf
     },
   };
   const { snapshot } = await replayJournal(transport.journal(), planOf(config), logic);
-  const { groups, history, weights: current } = snapshot.context.state;
+  const { groups, history, weights: current, changes } = snapshot.context.state;
   if (current) weights.set(current.version, current.sections);
   const open = Object.values(groups).flatMap(({ receipts }) => Object.values(receipts));
   const receipts = [...Object.values(history).flat(), ...open].sort((a, b) => a.step - b.step || a.index - b.index);
-  return { receipts, weights };
+  return { receipts, weights, changes };
 }
 
 async function groupOf(

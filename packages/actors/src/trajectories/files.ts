@@ -13,6 +13,7 @@ import {
 } from "@muster/protocol";
 import { makeFolderSync } from "@muster/runtime";
 import {
+  type ChangedJob,
   differenceOfSource,
   encodeTrajectories,
   headBytesMax,
@@ -47,7 +48,7 @@ export interface TrajectoryFolder {
 const filesMax = 100_000;
 
 /** Looks through a folder. One bad file costs nothing but itself. @throws What the file system throws for the folder. */
-export async function scanTrajectories(directory: string, config: JobConfig): Promise<TrajectoryFolder> {
+export async function scanTrajectories(directory: string, config: ChangedJob): Promise<TrajectoryFolder> {
   const names = (await readdir(directory)).filter((name) => name.endsWith(trajectoryFileEnd)).sort();
   const files: TrajectoryFile[] = [];
   const refused: RefusedFile[] = names.slice(filesMax).map((name) => ({
@@ -64,7 +65,7 @@ export async function scanTrajectories(directory: string, config: JobConfig): Pr
   return { files, refused };
 }
 
-async function lookAt(path: string, config: JobConfig): Promise<TrajectoryFile | string> {
+async function lookAt(path: string, config: ChangedJob): Promise<TrajectoryFile | string> {
   try {
     if (!(await stat(path)).isFile()) return "it is no file";
     const file = await open(path, "r");

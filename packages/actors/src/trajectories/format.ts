@@ -5,12 +5,17 @@
 import { createHash } from "node:crypto";
 import { messageOf } from "@muster/base";
 import {
+  type ChangedSettings,
   fromGroupsBatch,
+  groupsAt,
   type JobConfig,
   pack,
   piecedBytesMax,
+  positionOf,
   readPiecedBody,
   sectionSchema,
+  spansOf,
+  stepsAfter,
   type TrajectoryGroup,
   toGroupsBatch,
 } from "@muster/protocol";
@@ -51,14 +56,19 @@ const headSchema = z.strictObject({
 /** First line of a file. */
 export type TrajectoryHead = z.infer<typeof headSchema>;
 
-/** What both runs must have alike. Pure. */
-export function sourceOf(config: JobConfig): TrajectoryHead["source"] {
-  const { seed, task, taskModule, prompts, batch, rollout, sampling, model } = config;
+/** A job's configuration, with what its operators changed. */
+export type ChangedJob = JobConfig & { readonly changes?: readonly ChangedSettings[] | undefined };
+
+/** What both runs must have alike for a step. Pure. */
+export function sourceOf(config: ChangedJob, step: number): TrajectoryHead["source"] {
+  const { seed, task, taskModule, prompts, batch, rollout, sampling, model, changes } = config;
+  const spans = spansOf(batch.groupsPerStep, changes);
   return {
     ...{ "job.seed": seed, "job.task": task.name.split("/").at(-1) ?? task.name },
     ...(taskModule ? { "task module": taskModule.digest } : {}),
     ...(prompts ? { prompts: prompts.digest, tokenizer: prompts.tokenizerDigest } : {}),
-    ...{ "batch.groups_per_step": batch.groupsPerStep, "batch.group_size": batch.groupSize },
+    ...{ "batch.groups_per_step": groupsAt(spans, step), "batch.group_size": batch.groupSize },
+    ...(spans.length > 1 ? { "first prompt of the step": positionOf(spans, { step, index: 0 }) } : {}),
     ...{ "rollout.fan_out": rollout.fanOut, "sampling.temperature": sampling.temperature },
     ...{ "sampling.max_new_tokens": sampling.maxNewTokens, vocabulary: model.vocab, context: model.maxContext },
   };
@@ -110,13 +120,14 @@ export function readHead(start: Uint8Array): { readonly head: TrajectoryHead; re
 }
 
 /** What the job that reads a file has otherwise than the one that wrote it; `null` when they fit. Pure. */
-export function differenceOfSource(head: TrajectoryHead, config: JobConfig): string | null {
-  const own = sourceOf(config);
+export function differenceOfSource(head: TrajectoryHead, config: ChangedJob): string | null {
+  const own = sourceOf(config, head.step);
   for (const key of new Set([...Object.keys(own), ...Object.keys(head.source)]))
     if (own[key] !== head.source[key])
       return `it is of a run with ${key} = ${head.source[key] ?? "nothing"}, and here it is ${own[key] ?? "nothing"}`;
-  const { groupsPerStep } = config.batch;
-  if (head.step > config.steps) return `it is of step ${head.step}, and the job has ${config.steps}`;
+  const groupsPerStep = groupsAt(spansOf(config.batch.groupsPerStep, config.changes), head.step);
+  const steps = stepsAfter(config.steps, config.changes);
+  if (head.step > steps) return `it is of step ${head.step}, and the job has ${steps}`;
   const out = head.groups.find(({ index }) => index >= groupsPerStep);
   return out ? `it has group ${head.step}.${out.index}, and a step has ${groupsPerStep}` : null;
 }
