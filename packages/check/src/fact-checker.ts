@@ -6,11 +6,13 @@ import {
   type AnyMessage,
   type Body,
   type ChangedSettings,
+  groupsAt,
   type JobConfig,
   type KindOf,
   type Ledger,
   type Section,
   settingsAt,
+  spansOf,
 } from "@muster/protocol";
 import { Judge, type Verdicts, type Violation } from "./judge.ts";
 
@@ -63,7 +65,7 @@ export class FactChecker {
   /** The job has said that it goes back: the next step may be any that was there. */
   #mayGoBack = false;
   /** What operators changed. */
-  #changes: ChangedSettings[] = [];
+  #changes: readonly ChangedSettings[] = [];
   /** Facts that told of changes may be missing. */
   #areChangesKnown = true;
   /** Steps on older samples than the configuration allows, where a change may have allowed them. */
@@ -105,7 +107,7 @@ export class FactChecker {
         this.#started(fact.body);
         break;
       case "job.changed":
-        this.#changes.push(fact.body);
+        this.#changes = [...this.#changes, fact.body];
         break;
       case "alarm.raised":
         this.#alarmed(fact.body.alarm);
@@ -152,8 +154,9 @@ export class FactChecker {
   }
 
   #alarmed(alarm: string): void {
-    if (alarm === "rollback" || alarm === "store-lost") this.#mayGoBack = true;
-    if (alarm !== "store-lost") return;
+    const isNewJournal = alarm === "store-lost" || alarm === "prolonged";
+    if (alarm === "rollback" || isNewJournal) this.#mayGoBack = true;
+    if (!isNewJournal) return;
     this.#isReset = true;
     this.#term = 0;
     this.#epoch = 0;
@@ -229,13 +232,14 @@ export class FactChecker {
 
   /** Every group of the step is trained once, or was given up. */
   #checkGroups({ step, groups }: Body<"step.committed">): void {
-    const { groupsPerStep } = this.#rules.batch;
+    const groupsPerStep = groupsAt(spansOf(this.#rules.batch.groupsPerStep, this.#changes), step);
+    const isSizeKnown = this.#areChangesKnown;
     const seen = new Set<string>();
     for (const group of groups) {
       const [of, index] = group.split(".").map(Number);
       this.#require(!seen.has(group), "S16", () => `group ${group} is trained twice in step ${step}`);
       this.#require(
-        of === step && index !== undefined && index < groupsPerStep,
+        of === step && index !== undefined && (index < groupsPerStep || !isSizeKnown),
         "S16",
         () => `group ${group} is trained in step ${step}, to which it does not belong`,
       );
@@ -243,7 +247,7 @@ export class FactChecker {
     }
     if (this.#isUnsure) this.#firstSure = step + this.#stalenessMost() + 1;
     this.#isUnsure = false;
-    if (!this.#head || step < this.#firstSure) return;
+    if (!this.#head || step < this.#firstSure || !isSizeKnown) return;
     const wanted = Array.from({ length: groupsPerStep }, (_, index) => `${step}.${index}`);
     const lost = wanted.filter((group) => !seen.has(group) && !this.#givenUp.has(group));
     this.#require(

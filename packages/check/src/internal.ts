@@ -15,6 +15,7 @@ export { LossChecker } from "./loss-checker.ts";
 export { MembershipChecker, type Outage } from "./membership-checker.ts";
 export { MemoryChecker } from "./memory-checker.ts";
 export { OrderChecker } from "./order-checker.ts";
+export { PositionChecker } from "./position-checker.ts";
 export { ProgressChecker } from "./progress-checker.ts";
 export { RankChecker } from "./rank-checker.ts";
 export { SeenPieces } from "./seen-pieces.ts";

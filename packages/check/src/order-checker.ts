@@ -1,6 +1,6 @@
 /** Bounds and pointers of the controller: leases, attempts, the newest checkpoint (S20, S27, S31). */
 import type { ControllerState } from "@muster/machines/controller";
-import type { AnyMessage, JobConfig } from "@muster/protocol";
+import { type AnyMessage, groupsAt, type JobConfig, spansOf, stepsAfter } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
 import type { Observed } from "./observed.ts";
@@ -29,6 +29,7 @@ export class OrderChecker {
   readonly #limits: JobConfig["limits"];
   readonly #steps: number;
   readonly #groups: number;
+  #changes: ControllerState["changes"];
   readonly #attemptsMax: number;
   /** How often somebody ended over this group. */
   readonly #ends = new Map<string, number>();
@@ -56,6 +57,7 @@ export class OrderChecker {
   /** A decision was journaled. */
   decided(decision: Decision): void {
     const { before, after } = decision;
+    this.#changes = after.changes;
     if (before.groups !== after.groups) this.#checkKillers(decision);
     if (this.#isPeace && before.groups !== after.groups) this.#checkGivenUp(decision);
     if (before.checkpoints.saved !== after.checkpoints.saved) this.#checkPointer(before, after);
@@ -120,7 +122,10 @@ export class OrderChecker {
     this.#trainers.set(group, ends);
     // The first one over it alone is the last halving, too.
     const proven = (isCrash ? proofs : lossesPerFailure * (proofs - 1) + 1) - 1;
-    const enough = trainerEndsMax + proven + Math.ceil(Math.log2(this.#groups));
+    const enough =
+      trainerEndsMax +
+      proven +
+      Math.ceil(Math.log2(groupsAt(spansOf(this.#groups, this.#changes), Number(group.split(".")[0]))));
     const isAllowed = !this.#isPeace || ends <= enough;
     this.#judge.require(isAllowed, "S20", () => `${group} has ended ${ends} trainers, ${enough} are enough to find it`);
   }
@@ -189,7 +194,7 @@ export class OrderChecker {
     this.#untold.delete(process);
   }
 
-  #checkBounds({ leases, gone, groups }: ControllerState): void {
+  #checkBounds({ leases, gone, groups, changes }: ControllerState): void {
     const { leasesPerRollout, leaseGroupsMax } = this.#limits;
     const held = new Map<string, number>();
     for (const { holder, items } of Object.values(leases)) {
@@ -201,7 +206,7 @@ export class OrderChecker {
       this.#judge.require(count <= leasesPerRollout, "S31", () => `${holder} has ${count} leases, or as much as that`);
     const open = Object.keys(groups).length;
     this.#judge.require(gone.length <= goneMax, "S31", () => `${gone.length} incarnations are remembered`);
-    this.#judge.require(open <= this.#steps, "S31", () => `groups of ${open} steps are open`);
+    this.#judge.require(open <= stepsAfter(this.#steps, changes), "S31", () => `groups of ${open} steps are open`);
   }
 }
 

@@ -1,5 +1,6 @@
 /** Progress: somebody always acts for the job, and once the faults are over steps are committed and made durable (L1, L3, L4, L7). */
 import { type ControllerState, countOf } from "@muster/machines/controller";
+import { stepsAfter } from "@muster/protocol";
 import type { Allowance } from "./allowance.ts";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -78,13 +79,14 @@ export class ProgressChecker {
   }
 
   /** The job is done: what it made is durable, unless faults were in the way. */
-  ended({ plan, checkpoints }: ControllerState): void {
+  ended({ plan, changes, checkpoints }: ControllerState): void {
+    const last = stepsAfter(plan.steps, changes);
     const isCalm = this.#calmMs === 0 || this.#world.nowMs > this.#calmMs + this.#allowed.membershipMs;
     if (!isCalm || plan.checkpointReplicas === 0) return;
     this.#judge.require(
-      checkpoints.saved?.step === plan.steps,
+      checkpoints.saved?.step === last,
       "L7",
-      () => `the job is done with step ${plan.steps}, its newest checkpoint is of step ${checkpoints.saved?.step}`,
+      () => `the job is done with step ${last}, its newest checkpoint is of step ${checkpoints.saved?.step}`,
     );
   }
 

@@ -90,6 +90,12 @@ const changed = (fromStep: number, stalenessMax: number): PublicFact => ({
   body: { fromStep, settings: { stalenessMax }, before: { stalenessMax: 1 } },
 });
 
+const resized = (fromStep: number, groupsPerStep: number): PublicFact => ({
+  kind: "job.changed",
+  term: 1,
+  body: { fromStep, settings: { groupsPerStep }, before: { groupsPerStep: 2 } },
+});
+
 /** Rules that a history breaks. */
 function broken(...facts: readonly PublicFact[]): readonly string[] {
   return auditFacts(
@@ -105,6 +111,14 @@ describe("public facts that fit together:", () => {
     [
       "another controller, another mesh, another life",
       [started(1), mesh(1), joined("a"), left("a"), started(2), mesh(2), joined("b")],
+    ],
+    [
+      "steps of another size from where it was ordered",
+      [
+        commit(1),
+        resized(2, 1),
+        commit(2, { groups: ["2.0"], ledger: { ...ledgerOf(2), trained: 12, admitted: 12, pending: 0 } }),
+      ],
     ],
     ["a group that was given up", [commit(1), givenUp("2.1"), commit(2, { groups: ["2.0"], ledger: half })]],
     [

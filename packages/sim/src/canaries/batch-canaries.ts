@@ -1,5 +1,6 @@
-/** Bugs about what ends its holders: batches that end trainers, and what a storm of kills looks like. */
+/** Bugs about batches: those that end trainers, what a storm of kills looks like, and those that are changed. */
 import type { ControllerState } from "@muster/machines/controller";
+import { settingsAt, type WorkItem } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
@@ -39,8 +40,44 @@ function convictedIn(after: ControllerState, before: ControllerState) {
   return now && was && index !== undefined && other !== undefined ? { step, now, was, index, other } : null;
 }
 
-/** Canaries in the search for the group that ends trainers. */
+/** Steps get one group more from early on. */
+const enlarged = ({ config }: Scenario): readonly Fault[] => [
+  {
+    kind: "command",
+    atMs: 1_000,
+    id: "enlarge",
+    command: { kind: "job.change", body: { settings: { groupsPerStep: config.batch.groupsPerStep + 1 } } },
+    againMs: [],
+  },
+];
+
+/** The place of a group as if all steps before it had its own step's size. */
+function byPresentSize(item: WorkItem, { plan, changes = [] }: ControllerState): WorkItem {
+  if (item.purpose !== "train" || item.position === undefined) return item;
+  const { groupsPerStep = plan.groupsPerStep } = settingsAt(changes, item.step);
+  return { ...item, position: (item.step - 1) * groupsPerStep + item.index };
+}
+
+/** Canaries in the search for the group that ends trainers, and in batches that are changed. */
 export const batchCanaries: readonly Canary[] = [
+  mind(
+    "prompts-by-present-size",
+    "a group draws the prompt that it would have if all steps before it had its step's size",
+    {
+      profile: "quiet",
+      seedsMax: 10,
+      stage: enlarged,
+      line: {
+        does: (effect, state) => {
+          if (effect.type !== "command" || effect.kind !== "groups.lease") return effect;
+          return {
+            ...effect,
+            body: { ...effect.body, items: effect.body.items.map((item) => byPresentSize(item, state)) },
+          };
+        },
+      },
+    },
+  ),
   mind("batch-tried-for-ever", "lost attempts of a step are forgotten, and its batch is tried again for ever", {
     profile: "quiet",
     seedsMax: 10,

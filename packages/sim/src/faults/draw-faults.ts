@@ -5,6 +5,7 @@ import { drawCommand, type FleetShape } from "../fleet/command.ts";
 import { trainerSizeOf } from "../ranks/cut.ts";
 import { crowdSizes } from "../seed/draw-crowd.ts";
 import { drawArms, drawBarrierArms, drawShardArms } from "./draw-arms.ts";
+import { drawChanges } from "./draw-changes.ts";
 import { drawRankFaults } from "./draw-rank-faults.ts";
 import type { Fault } from "./fault.ts";
 import { allLies, refutedLies } from "./liar.ts";
@@ -63,7 +64,8 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const arrivals = isScript ? drawBarrierArms(randomOf(seed, 167)) : [];
   const sharded = profile === "storage" && (config.checkpoint.shards ?? 1) > 1 ? drawShards(options) : [];
   const ofRanks = trainerSizeOf(config) > 1 ? drawRankFaults(randomOf(seed, 193), { config, safetyMs }) : [];
-  const rest = [...pointed, ...arrivals, ...sharded, ...ofRanks, ...(isNoisy ? [drawNoise(random)] : [])];
+  const changes = isSwarm ? drawChanges(seed, options) : [];
+  const rest = [...pointed, ...changes, ...arrivals, ...sharded, ...ofRanks, ...(isNoisy ? [drawNoise(random)] : [])];
   return [...timed, ...elections, ...leaver, ...unsound, ...lost, ...asked, ...rest];
 }
 

@@ -106,3 +106,12 @@ export function nameOf(fault: Fault): string {
   if (fault.kind === "theft") return `theft-${fault.role}`;
   return fault.kind === "partition" ? `partition-${fault.way}` : fault.kind;
 }
+
+type ChangeFault = Extract<Fault, { kind: "command" }> & {
+  readonly command: Extract<Command, { kind: "job.change" }>;
+};
+
+/** True when the operator changes settings of the job. Pure. */
+export function isChange(fault: Fault): fault is ChangeFault {
+  return fault.kind === "command" && fault.command.kind === "job.change";
+}

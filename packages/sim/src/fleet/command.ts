@@ -12,6 +12,7 @@ export type Command =
   | { readonly kind: "replica.drain"; readonly body: Without<Body<"replica.drain">> }
   | { readonly kind: "replica.replace"; readonly body: Without<Body<"replica.replace">> }
   | { readonly kind: "replica.kill"; readonly body: Without<Body<"replica.kill">> }
+  | { readonly kind: "job.change"; readonly body: Without<Body<"job.change">> }
   | { readonly kind: "command.cancel"; readonly body: Without<Body<"command.cancel">> };
 
 /** The nodes of a job. */

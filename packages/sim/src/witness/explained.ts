@@ -1,7 +1,7 @@
 /** What faults explain: silences, by whom and until when (L6). */
 import type { Outage } from "@muster/check/internal";
 import type { Scenario } from "../cluster/scenario.ts";
-import type { Fault } from "../faults/fault.ts";
+import { type Fault, isChange } from "../faults/fault.ts";
 import { allowanceOf } from "./allowance.ts";
 
 const loudFaults: readonly string[] = [
@@ -45,7 +45,7 @@ export function areKills(faults: readonly Fault[]): boolean {
 /** True for faults that leave no silence of a replica to misread: its end is seen, or it is the controller that stood still. */
 function isLoud(fault: Fault): boolean {
   const isController = (fault.kind === "pause" || fault.kind === "hang") && fault.node === "controller";
-  return isController || loudFaults.includes(fault.kind);
+  return isController || isChange(fault) || loudFaults.includes(fault.kind);
 }
 
 /** When the broker was away, and when whose silence has a cause of its own; none where a failpoint may be the cause. */

@@ -14,6 +14,7 @@ import {
   MemoryChecker,
   OrderChecker,
   ownDigest,
+  PositionChecker,
   ProgressChecker,
   type PublicFact,
   RankChecker,
@@ -142,6 +143,7 @@ export class Witness implements ClusterObserver {
     this.#tellings = new ToldChecker(judge);
     const memory = new MemoryChecker(judge);
     const shards = new ShardChecker(judge);
+    const positions = new PositionChecker(judge, config.batch);
     this.#progress.whenCalm(() => this.#checkWhole(world));
     this.#journal = new JournalModel(judge, config, {
       logic,
@@ -162,6 +164,7 @@ export class Witness implements ClusterObserver {
         this.#blames.decided(decision);
         this.#checkpoints?.decided(decision);
         shards.decided(decision);
+        positions.decided(decision);
       },
     });
   }
