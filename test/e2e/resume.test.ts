@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { replayJournal } from "@muster/actors/internal";
 import { controllerLogic, planOf } from "@muster/machines/controller";
-import { type JobRun, type JobSummary, processesNaming, readEventFile, summaryOf } from "@muster/testkit";
+import { type JobRun, type JobSummary, processesNaming, readEventFile, summaryOf, waitFor } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   configOf,
@@ -17,6 +17,8 @@ import {
 import { lookIntoStore } from "./support/stored-run.ts";
 
 const args = ["--steps", "24"];
+/** The learning rate stays, so that a step is the same however many there are. */
+const steady = ["--set", "optimizer.lr_final_ratio=1"];
 
 let runs: Runs;
 beforeAll(async () => {
@@ -73,7 +75,7 @@ function expectTimesOfJob(run: JobRun, summary: JobSummary): void {
 }
 
 test("Ctrl-C ends a run within five seconds with everything it started, and the command that is printed for it goes on with it", async () => {
-  const first = await runs.start("interrupted", ...args);
+  const first = await runs.start("interrupted", ...args, ...steady);
   await first.waitForEvent("step.committed", ({ step }) => step >= 5);
   const pressedMs = performance.now();
   // A terminal sends the signal to every process of the group.
@@ -113,10 +115,30 @@ test("a job that is over is not started again, and its events can still be watch
   expect(watch.lines.join("\n")).toMatch(
     /term 1 acts[\s\S]*step 24 [\s\S]*done at step 24[\s\S]*is over: done at step 24/,
   );
-  const again = await runs.start("interrupted", ...args);
+  const again = await runs.start("interrupted", ...args, ...steady);
   const summary = await again.ended();
   expect(summary.steps).toBe(24);
   expect(again.events("job.started")).toHaveLength(2);
+});
+
+test("a job that is over goes on from its last checkpoint with more steps, and ends as one that had them from the beginning", async () => {
+  const directory = join(runs.path, "interrupted");
+  const fewer = await runs.muster("run", "--resume", "interrupted", "--steps", "20");
+  expect((await fewer.exited).code).toBe(2);
+  expect(fewer.lines.join("\n")).toContain("job.steps = 20: step 24 is committed, and the job is over; use 25 or more");
+  const more = await runs.muster("run", "--resume", "interrupted", "--steps", "27", "--quiet");
+  expect((await more.exited).code).toBe(0);
+  const summary = summaryOf({ directory });
+  expect(summary.steps).toBe(27);
+  expect(summary.weights_hash).toBe(await digestOfLocalTraining({ directory }, 27));
+  expectBalanced(summary);
+  const said = readFileSync(join(directory, "events.jsonl"), "utf8");
+  expect([...said.matchAll(/"kind":"step.committed".*?"step":(\d+)/g)].map(([, step]) => step)).toEqual([
+    "25",
+    "26",
+    "27",
+  ]);
+  expect(said).toMatch(/"alarm":"prolonged","detail":"the job was over and goes on from checkpoint step-00000024/);
 });
 
 test("kill -9 of the run leaves no process behind, and the same command goes on with it", async () => {
@@ -133,7 +155,7 @@ test("kill -9 of the run leaves no process behind, and the same command goes on 
   expectBalanced(summary);
 });
 
-test("a run that was killed and goes on with another learning rate ends as a quiet one in which it was ordered at the same step", async () => {
+test("a run that was killed, goes on with another learning rate, another batch and more steps, and loses its trainer, ends as a quiet one in which they were ordered at the same step", async () => {
   const small = ["--steps", "10", "--policy", "1", "--set", "init_replicas.policy=1"];
   const first = await runs.start("slower", ...small);
   await first.waitForEvent("step.committed", ({ step }) => step >= 3);
@@ -145,28 +167,43 @@ test("a run that was killed and goes on with another learning rate ends as a qui
   expect(refused.lines.join("\n")).toMatch(
     /job.seed = 2 can not change in this run, which has job.seed = 1; what can: optimizer.lr/,
   );
-  const second = await runs.muster("run", "--resume", "slower", "--quiet", "--set", "optimizer.lr=0.01");
+  for (const [wrong, reason] of [
+    ["job.steps=2", /job.steps = 2: step \d+ is committed/],
+    ["batch.groups_per_step=1", /batch.minibatches = 2 with batch.groups_per_step = 1 from step \d+ on/],
+  ] as const) {
+    const started = await runs.muster("run", "--resume", "slower", "--set", wrong);
+    expect((await started.exited).code).toBe(2);
+    expect(started.lines.join("\n")).toMatch(reason);
+  }
+  const sets = ["optimizer.lr=0.01", "batch.groups_per_step=10", "job.steps=12"].flatMap((set) => ["--set", set]);
+  const second = await runs.muster("run", "--resume", "slower", "--quiet", ...sets);
+  const settings = { lr: 0.01, groupsPerStep: 10, steps: 12 };
+  const changed = await waitFor(() => first.events("job.changed")[0], { what: "the change", timeoutMs: 30_000 });
+  const { fromStep } = changed;
+  expect(fromStep).toBeGreaterThan(3);
+  const isTrained = () => first.events("step.committed").some(({ step }) => step >= fromStep);
+  await waitFor(isTrained, { what: "a step of the new size", timeoutMs: 60_000 });
+  process.kill(first.pidOf("policy-0"), "SIGKILL");
   expect((await second.exited).code).toBe(0);
   const killed = summaryOf(first);
-  const [change] = first.events("job.changed");
-  const fromStep = change?.fromStep ?? 0;
-  expect(fromStep).toBeGreaterThan(3);
+  expect(killed.steps).toBe(12);
+  expectBalanced(killed);
 
   // It ends before it has sampled anything, so that the change is ordered before the first step.
   const quiet = await runs.start("quiet", ...small);
   await quiet.waitForEvent("job.started");
   quiet.process.signal("SIGKILL");
   await nothingLeft(runs.path);
-  const ordered = ["--set", "optimizer.lr=0.01", "--from-step", `${fromStep}`];
+  const ordered = [...sets, "--from-step", `${fromStep}`];
   const again = await runs.muster("run", "--resume", "quiet", "--quiet", ...ordered);
   expect((await again.exited).code).toBe(0);
-  expect(quiet.events("job.changed")).toMatchObject([{ fromStep, settings: { lr: 0.01 } }]);
+  expect(quiet.events("job.changed")).toMatchObject([{ fromStep, settings }]);
   expect(summaryOf(quiet).weights_hash).toBe(killed.weights_hash);
   const rates = ratesOf(first);
   expect(rates).toEqual(ratesOf(quiet));
   // Steps that were repeated from before the change had the rate of before.
   expect((rates[fromStep - 1] ?? 0) / (rates[fromStep - 2] ?? 1)).toBeGreaterThan(4);
-  expect(await stepForAnotherProgram(first)).toBe(11);
+  expect(await stepForAnotherProgram(first)).toBe(13);
 });
 
 test("a job whose broker has lost its store is refused, until the operator says that it is lost: then it goes on from its newest checkpoint", async () => {

@@ -21,6 +21,7 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       'settings: {key} = {value} can not change in this run, which has {key} = {began}; what can: {changeable}. For another one begin a run of its own, from here with weights.source = "checkpoint:PATH"',
   },
+  SettingRefused: { message: 'job "{job}" does not change: {reason}' },
   CertifyLevel: { message: "--level {level} can not be proven of this job: {against}" },
   CertifyRun: {
     message: "run {job} of the proof failed: {reason}; it said: {words}. Its logs are in {directory}/logs",

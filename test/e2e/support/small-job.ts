@@ -96,16 +96,18 @@ export function configOf(run: Pick<JobRun, "directory">): JobConfig {
   return jobConfigSchema.parse(JSON.parse(readFileSync(join(run.directory, "job.json"), "utf8")));
 }
 
-/** Digest of the weights that one process gets which does everything itself, by the run's own configuration. */
-export async function digestOfLocalTraining(run: Pick<JobRun, "directory">): Promise<string> {
-  return (await localTraining(run)).digest;
+/** Digest of the weights that one process gets which does everything itself, by the run's own configuration, or with another number of steps. */
+export async function digestOfLocalTraining(run: Pick<JobRun, "directory">, steps?: number): Promise<string> {
+  return (await localTraining(run, steps)).digest;
 }
 
 /** What one process gets which does everything itself: the digest of the weights, and the mean reward of each step. */
 export async function localTraining(
   run: Pick<JobRun, "directory">,
+  otherSteps?: number,
 ): Promise<{ readonly digest: string; readonly rewards: readonly number[] }> {
-  const { task, weights, batch, sampling, loss, optimizer, timing, seed, steps } = configOf(run);
+  const { task, weights, batch, sampling, loss, optimizer, timing, seed, ...config } = configOf(run);
+  const steps = otherSteps ?? config.steps;
   if (weights.kind !== "folder") throw new Error(`weights come from ${weights.kind}`);
   const trained = await trainLocally({
     task: taskOf(task.name),

@@ -14,6 +14,7 @@ import { durationOf } from "./common.ts";
 interface ControllerOptions extends Options {
   readonly standby?: boolean;
   readonly storeLost?: boolean;
+  readonly prolonged?: boolean;
   readonly silence: string;
 }
 
@@ -23,6 +24,10 @@ export function addControllerCommand(program: Command): void {
     .option("--id <id>", "name of its log", "controller")
     .option("--standby", "wait until the controller that acts is gone, then take over")
     .option("--store-lost", "the broker's store is lost for good: go on from the newest checkpoint")
+    .option(
+      "--prolonged",
+      "the job was over: go on from its last checkpoint; muster run says it for --resume with more --steps",
+    )
     .option("--silence <duration>", "with --standby: how long nobody may have acted", "5s")
     .action(async (options: ControllerOptions) => {
       process.exitCode = await control(options);
@@ -38,6 +43,7 @@ async function control(options: ControllerOptions) {
     config: readJobConfig(path),
     dataKey: dataKeyOf(actor.connection.directory),
     isStoreLost: options.storeLost === true,
+    isProlonged: options.prolonged === true,
     standbyMs: options.standby ? durationOf("silence", options.silence) : null,
   });
 }

@@ -127,7 +127,7 @@ async function run(file: string | undefined, given: Options) {
     jobFlagsOf(options);
     return await runRank(launch, options, at);
   }
-  const { config, configText, change } = await chosenOf(file, options, launch);
+  const { config, configText, change, prolongedAfter } = await chosenOf(file, options, launch);
   const name = config.job;
   const runs = resolve(options.runs);
   const terminal = terminalOf(process.stderr, process.env);
@@ -139,7 +139,7 @@ async function run(file: string | undefined, given: Options) {
   const interrupt = interruptSignal(options.supervised === true);
   if (!options.quiet)
     process.stderr.write(
-      `job ${name}: ${config.steps} steps of ${config.task.name}; join it with: ${pasted("rollout", ...wayTo(name, options.runs))}\n`,
+      `job ${name}: ${change?.settings.steps ?? config.steps} steps of ${config.task.name}; join it with: ${pasted("rollout", ...wayTo(name, options.runs))}\n`,
     );
   try {
     const end = await runJob({
@@ -155,6 +155,7 @@ async function run(file: string | undefined, given: Options) {
       port: options.port === undefined ? null : portOf("port", options.port),
       advertisedUrl: options.advertise ?? null,
       change,
+      prolongedAfter,
       resume: pasted("run", ...wayTo(name, options.runs), ...hostOptions(options)),
       phase: phaseOf(options),
       isStoreLost: options.storeLost === true,
@@ -194,7 +195,7 @@ async function nodeDevicesOf({ devices }: JobConfig, options: Options): Promise<
 }
 
 /** What a run is made from: its configuration, and the text that is kept of it. */
-type Chosen = Omit<Resumed, "change">;
+type Chosen = Omit<Resumed, "change" | "prolongedAfter">;
 
 async function chosenOf(file: string | undefined, options: Options, launch: Launch | null): Promise<Resumed> {
   const { resume, job, set, runs } = options;
@@ -207,7 +208,7 @@ async function chosenOf(file: string | undefined, options: Options, launch: Laun
         reason: "belongs to --resume and --set",
       });
     const chosen = (await storedOf(file, options)) ?? (await readOf(file ?? jobFileDefault, options, launch));
-    return { ...chosen, change: null };
+    return { ...chosen, change: null, prolongedAfter: null };
   }
   const name = resume === true ? (job ?? newestName) : resume;
   const other = file ?? (job === name ? undefined : job);
@@ -217,7 +218,8 @@ async function chosenOf(file: string | undefined, options: Options, launch: Laun
       value: name,
       reason: `goes on with what it began with; leave ${other} out`,
     });
-  const resumed = resumedRun(name, { runs, set, fromStep, flags: { ...flagsOf(options), ...jobFlagsOf(options) } });
+  const flags = { ...flagsOf(options), ...jobFlagsOf(options) };
+  const resumed = await resumedRun(name, { runs, set, fromStep, flags, env: process.env });
   await checkStoredTask(resumed.config);
   return resumed;
 }

@@ -93,7 +93,7 @@ async function importInto(folder: string, options: Options): Promise<ExitCode> {
         reason: `job ${job} has no weights yet; import when its status names a version`,
       });
     const importer = new Importer({ folder, config, client, transport, onRefused: (file) => refused.push(file) });
-    const done = await importer.bring({ step: status.step + 1, version: status.version });
+    const done = await importer.bring({ step: status.step + 1, version: status.version, changes: status.changes });
     const lines = [
       ...done.details,
       ...(done.later > 0

@@ -19,11 +19,13 @@ export interface ControllerProcessOptions extends ActorOptions {
   readonly standbyMs: number | null;
   /** The operator says that the broker's store is lost for good. */
   readonly isStoreLost: boolean;
+  /** The job was over, and goes on from its last checkpoint. */
+  readonly isProlonged: boolean;
 }
 
 /** Runs the controller until the job ends. @returns The exit code of the process. */
 export async function runControllerProcess(options: ControllerProcessOptions): Promise<ExitCode> {
-  const { config, dataKey, standbyMs, isStoreLost } = options;
+  const { config, dataKey, standbyMs, isStoreLost, isProlonged } = options;
   const { logger, metrics, say, close } = await openProcess(options, "controller");
   const environment = createEnvironment({ connection: options.connection, logger, metrics });
   if (standbyMs !== null && (await waitForVacancy(environment, options, standbyMs)) !== "vacant") {
@@ -35,7 +37,7 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
     dataKey,
     environment,
     newestCheckpoint: newestCheckpointName,
-    ...(isStoreLost ? { restoreLost: newestVersion } : {}),
+    ...(isStoreLost || isProlonged ? { restoreLost: (directory) => newestVersion(directory, isProlonged) } : {}),
   });
   const exitCode = controller.ended.then(({ outcome, reason }): ExitCode => {
     logger.info({ outcome, reason }, "controller ended");
@@ -61,8 +63,8 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
   return code;
 }
 
-/** What a job whose store is lost goes on from. */
-async function newestVersion(directory: string) {
+/** What a job whose store is lost, or that is prolonged, goes on from. */
+async function newestVersion(directory: string, isEnd: boolean) {
   const newest = await newestVerifiedCheckpoint(directory);
   if (!newest) return null;
   const { step, version, lineage, term, path, manifestDigest, ledger, cursor } = newest;
@@ -71,7 +73,15 @@ async function newestVersion(directory: string) {
   return {
     ...input,
     term,
-    found: { step, version, lineage, path, manifestDigest, ledger: { trained, aborted, quarantined } },
+    found: {
+      step,
+      version,
+      lineage,
+      path,
+      manifestDigest,
+      ledger: { trained, aborted, quarantined },
+      ...(isEnd ? { isEnd } : {}),
+    },
   };
 }
 

@@ -91,6 +91,7 @@ export function createNarrator(progress: Progress, steps: number): Narrator {
       if (isOver && kind === "member.left") return;
       isOver = kind === "job.ended" || isOver;
       if (isNews) tell(message);
+      if (kind === "job.changed" && body.settings.steps !== undefined) progress.update({ steps: body.settings.steps });
       if (kind === "member.joined") alive = counted(alive, body.role, 1);
       else if (kind === "member.left" || kind === "member.died") alive = counted(alive, body.role, -1);
       const trouble = recoveries.open;

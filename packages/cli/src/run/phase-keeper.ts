@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Exported, exportTrajectories, importerId } from "@muster/actors/trajectories";
 import { type Logger, messageOf } from "@muster/base";
+import { readChanges } from "@muster/check";
 import type { EventMessage, JobClient } from "@muster/client";
 import type { Body, JobConfig, RlPhase } from "@muster/protocol";
 import { type Credentials, connectNats, type Transport } from "@muster/transport";
@@ -173,9 +174,10 @@ export class PhaseKeeper {
 
   /** @returns Files that were brought. */
   async #bring(place: JobPlace): Promise<number> {
-    const { note } = this.#tools;
+    const { note, directory } = this.#tools;
     this.#importer ??= await this.#open();
-    const { details, files } = await this.#importer.importer.bring(place);
+    const changes = readChanges(directory) ?? undefined;
+    const { details, files } = await this.#importer.importer.bring({ ...place, changes });
     for (const detail of details) note(`+ step ${place.step}: ${detail}`);
     return details.length > 0 ? files : 0;
   }

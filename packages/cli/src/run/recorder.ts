@@ -2,7 +2,7 @@
 
 import type { EventMessage } from "@muster/client";
 import { causeKeyOf } from "@muster/machines";
-import { type Body, type ChangedSettings, settingsText } from "@muster/protocol";
+import { type Body, type ChangedSettings, settingsText, stepsAfter } from "@muster/protocol";
 import type {
   CauseRecord,
   EvaluationRecord,
@@ -117,7 +117,7 @@ export function createRecorder(): Recorder {
       const summary = summaryOf({ ...told, injections: faults });
       const sorted = [...causes.values()].sort((a, b) => b.count - a.count);
       return {
-        status,
+        status: { ...status, steps: status.steps === null ? null : stepsAfter(status.steps, stored ?? changes) },
         summary,
         steps,
         evals,

@@ -51,6 +51,22 @@ export function openRunDirectory(runs: string, job: string): RunDirectory {
   };
 }
 
+/**
+ * Puts the broker's store of a job that was over beside the one that it goes on with: its journal is closed. Once more is once: where the store is gone
+ * already, nothing is done. @throws MUSTER_ERR_RUN_DIRECTORY
+ */
+export function putStoreAside(directory: string, step: number): void {
+  const store = join(directory, "nats");
+  if (!statSync(store, { throwIfNoEntry: false })) return;
+  const aside = join(directory, `nats.until-step-${step}`);
+  try {
+    rmSync(aside, { recursive: true, force: true });
+    renameSync(store, aside);
+  } catch (error) {
+    throw errors.RunDirectory({ directory, reason: messageOf(error) }, error);
+  }
+}
+
 /** Makes the folders that a job file may name. @throws MUSTER_ERR_FOLDER_UNUSABLE with the key */
 export function openFolders({ checkpoint, data, replicas }: Pick<JobConfig, "checkpoint" | "data" | "replicas">): void {
   const folders = {

@@ -34,7 +34,7 @@ import { createNarrator, type Narrator } from "./narrator.ts";
 import { PhaseKeeper } from "./phase-keeper.ts";
 import { createRecorder, type Recorder } from "./recorder.ts";
 import { earlierChanges } from "./resumed.ts";
-import { openFolders, openRunDirectory, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
+import { openFolders, openRunDirectory, putStoreAside, type RunDirectory, socketDirectoryOf } from "./run-directory.ts";
 import type { RunEnd, RunOptions, RunOver } from "./run-options.ts";
 import { type RunTools, toolsOf } from "./run-tools.ts";
 import { checkSame } from "./same-run.ts";
@@ -54,6 +54,7 @@ export async function runJob(options: RunOptions): Promise<RunEnd> {
   try {
     if (directory.earlier) checkSame(config, directory.earlier, options.resume);
     openFolders(config);
+    if (options.prolongedAfter !== null) putStoreAside(directory.path, options.prolongedAfter);
     // Whoever goes on with the run reads both, the second one first.
     directory.write("config.txt", options.configText);
     directory.write("job.json", `${JSON.stringify(config, null, 2)}\n`);
@@ -71,6 +72,8 @@ class Run {
   readonly #samples: SampleFile;
   readonly #enveloper: Enveloper;
   readonly #startedWallMs = Date.now();
+  /** Name of the change with which this run goes on. */
+  readonly #changeId: string;
   /** What a controller of this run said of its own end. */
   #lastWords: string | null = null;
   #transport: Transport | null = null;
@@ -90,6 +93,7 @@ class Run {
     this.#directory = directory;
     this.#samples = new SampleFile(this.#writing());
     const incarnation = `i${randomBytes(6).toString("hex")}`;
+    this.#changeId = `change-${incarnation}`;
     this.#enveloper = createEnveloper({
       job: options.config.job,
       id: "run",
@@ -160,9 +164,12 @@ class Run {
 
   /** Before a controller acts, so that the first step that begins has the settings. */
   async #orderChanges(): Promise<void> {
-    const { change, isStoreLost, config } = this.#options;
-    const lost = isStoreLost ? await earlierChanges(this.#directory.path, config.checkpoint.directory) : [];
-    for (const body of [...lost, ...(change ? [change] : [])]) await this.#report("job.change", body);
+    const { change, isStoreLost, prolongedAfter, config } = this.#options;
+    const more = prolongedAfter === null ? {} : { steps: change?.settings.steps };
+    const isNew = isStoreLost || prolongedAfter !== null;
+    const lost = isNew ? await earlierChanges(this.#directory.path, config.checkpoint.directory, more) : [];
+    for (const body of lost) await this.#report("job.change", body);
+    if (change) await this.#report("job.change", { ...change, commandId: this.#changeId });
   }
 
   async #letRanksIn(connection: MasterRun["connection"]): Promise<void> {
@@ -225,6 +232,7 @@ class Run {
         if (event.kind === "alarm.raised" && event.body.alarm === "controller" && isNews)
           this.#lastWords = event.body.detail;
         if (isNews) this.#phase?.take(event);
+        if (event.kind === "command.refused" && event.body.commandId === this.#changeId) this.#fail(event.body.reason);
         if (event.kind === "job.ended") this.#finish(event.body);
       },
     });
@@ -242,7 +250,8 @@ class Run {
     this.#children = children;
     const common = ["--job", config.job, "--runs", runs, "--supervised", "--log-level", logLevel];
     const metrics = metricsPort === null ? [] : ["--metrics-port", String(metricsPort)];
-    const lost = this.#options.isStoreLost ? ["--store-lost"] : [];
+    const { isStoreLost, prolongedAfter } = this.#options;
+    const lost = prolongedAfter === null ? (isStoreLost ? ["--store-lost"] : []) : ["--prolonged"];
     children.start(this.#controllerSpec("controller", [...common, ...metrics, ...lost]));
     for (let i = 1; i < this.#options.controllers; i++) {
       const id = `controller-${i}`;

@@ -29,6 +29,8 @@ export interface RunOptions {
   readonly historyBytes: number;
   /** The operator says that the broker's store is lost for good: the job goes on from its newest checkpoint. */
   readonly isStoreLost: boolean;
+  /** The step with which the job was over, where it goes on with more steps; `null` where it was not. */
+  readonly prolongedAfter: number | null;
   /** The command that goes on with this run. */
   readonly resume: string;
   /** Settings that change when it goes on; `null` for none. */

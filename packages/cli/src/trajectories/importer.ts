@@ -8,7 +8,7 @@ import {
 } from "@muster/actors/trajectories";
 import { hasCode, messageOf } from "@muster/base";
 import type { JobClient } from "@muster/client";
-import { importReceiptsMax, type JobConfig, type TrajectoryGroup } from "@muster/protocol";
+import { type ChangedSettings, importReceiptsMax, type JobConfig, type TrajectoryGroup } from "@muster/protocol";
 import type { Transport } from "@muster/transport";
 
 /** What an importer works with. */
@@ -26,6 +26,8 @@ export interface ImporterOptions {
 export interface JobPlace {
   readonly step: number;
   readonly version: number;
+  /** What operators changed; absent: nothing. */
+  readonly changes?: readonly ChangedSettings[] | undefined;
 }
 
 /** What came of an import. */
@@ -50,9 +52,9 @@ export class Importer {
   }
 
   /** Brings the files that the job can use where it is. @throws What the file system throws for the folder, and the transport. */
-  async bring({ step, version }: JobPlace): Promise<Imported> {
+  async bring({ step, version, changes }: JobPlace): Promise<Imported> {
     const { folder, config } = this.#options;
-    const { files, refused } = await scanTrajectories(folder, config);
+    const { files, refused } = await scanTrajectories(folder, { ...config, changes });
     for (const file of refused) this.#refuse(file);
     const open = files.filter(({ path }) => !this.#done.has(path));
     const isLater = ({ head }: TrajectoryFile): boolean =>
