@@ -103,6 +103,24 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     expect(job.asked.at(-1)).toMatchObject({ kind: "fleet.scale", body: { rollout: 3 } });
   });
 
+  it("shows what trainers and samplers compute with, and marks samplers that draw with different bits", async () => {
+    const job = await playJob();
+    const kind = (fingerprint: string, members: number) => ({ build: "wasm-1", fingerprint, members });
+    await job.show(someStatus({ engines: [kind("f1", 2)], samplers: [kind("f1", 3)] }));
+    await openPage(job);
+    const engines = page.getByRole("list", { name: "engines" });
+    await engines.getByText("2 trainers: build wasm-1, fingerprint f1").waitFor();
+    await engines.getByText("3 samplers: build wasm-1, fingerprint f1").waitFor();
+    expect(await engines.locator(".bad").count()).toBe(0);
+    await job.show(someStatus({ engines: [kind("f1", 2)], samplers: [kind("f1", 2), kind("f2", 1)] }));
+    await engines.getByText("1 sampler: build wasm-1, fingerprint f2").waitFor();
+    expect(await engines.locator(".bad").count()).toBe(2);
+    // A job that says nothing of its engines has no list.
+    await job.show(someStatus());
+    await engines.waitFor({ state: "detached" });
+    expect(faults).toEqual([]);
+  });
+
   it("gives no command where it is read only", async () => {
     const job = await playJob({ isReadOnly: true });
     await job.show(someStatus());

@@ -36,6 +36,7 @@ export function Replicas({ status, known, ask }: Props) {
           onInput={(event) => setFilter(event.currentTarget.value)}
         />
       </div>
+      <Engines status={status} />
       <table class="rows" aria-label="replicas">
         <thead>
           <tr class="row title">
@@ -53,6 +54,24 @@ export function Replicas({ status, known, ask }: Props) {
       {found.length === 0 && <p class="none">{all.length === 0 ? "No replica yet." : "No replica matches."}</p>}
       {left > 0 && <p class="none">{count(left)} more are not shown; those that are well are left out first.</p>}
     </section>
+  );
+}
+
+/** What trainers and samplers compute with, by kind. Several kinds of one role may compute other bits than each other. */
+function Engines({ status: { engines = [], samplers = [] } }: { readonly status: SeenStatus }) {
+  const kinds = [
+    ...engines.map((kind) => ({ role: "trainer", isOneOf: engines.length, ...kind })),
+    ...samplers.map((kind) => ({ role: "sampler", isOneOf: samplers.length, ...kind })),
+  ];
+  if (kinds.length === 0) return null;
+  return (
+    <ul class="engines" aria-label="engines">
+      {kinds.map(({ role, isOneOf, build, fingerprint, members }) => (
+        <li key={`${role} ${build} ${fingerprint}`} class={isOneOf > 1 ? "bad" : ""}>
+          {plural(members, role)}: build <code>{build}</code>, fingerprint <code>{fingerprint}</code>
+        </li>
+      ))}
+    </ul>
   );
 }
 

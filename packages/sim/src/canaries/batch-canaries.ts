@@ -40,13 +40,13 @@ function convictedIn(after: ControllerState, before: ControllerState) {
   return now && was && index !== undefined && other !== undefined ? { step, now, was, index, other } : null;
 }
 
-/** Steps get one group more from early on. */
+/** Steps from the third on have one group more. */
 const enlarged = ({ config }: Scenario): readonly Fault[] => [
   {
     kind: "command",
     atMs: 1_000,
     id: "enlarge",
-    command: { kind: "job.change", body: { settings: { groupsPerStep: config.batch.groupsPerStep + 1 } } },
+    command: { kind: "job.change", body: { settings: { groupsPerStep: config.batch.groupsPerStep + 1 }, fromStep: 3 } },
     againMs: [],
   },
 ];
@@ -66,7 +66,8 @@ export const batchCanaries: readonly Canary[] = [
     {
       profile: "quiet",
       seedsMax: 10,
-      stage: enlarged,
+      shape: (scenario) => ({ ...scenario, safetyMs: 60_000 }),
+    stage: enlarged,
       line: {
         does: (effect, state) => {
           if (effect.type !== "command" || effect.kind !== "groups.lease") return effect;

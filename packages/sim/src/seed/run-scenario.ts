@@ -1,6 +1,6 @@
 /** Runs one scenario under the eyes of all checkers. */
 import { Judge, type Violation } from "@muster/check/internal";
-import type { JobConfig } from "@muster/protocol";
+import type { ChangedSettings, JobConfig } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
 import { Cluster } from "../cluster/cluster.ts";
 import type { ClusterGiven } from "../cluster/cluster-given.ts";
@@ -15,6 +15,8 @@ export interface RunResult {
   readonly scenario: Scenario;
   readonly violations: readonly Violation[];
   readonly end: JobEnd | null;
+  /** What operators changed while it ran. */
+  readonly changes: readonly ChangedSettings[];
   /** Hash of the log of events: equal for equal scenarios and code. */
   readonly hash: string;
   /** The last lines of the log. */
@@ -63,6 +65,7 @@ export async function runScenario(
     end: witness.end,
     hash: judge.digest(),
     lines: judge.lines(),
+    changes: witness.jobState.changes ?? [],
     virtualMs: world.nowMs,
     events: world.events,
     nodeHours: (world.nowMs / 3_600_000) * (nodesOf(scenario.config) + (scenario.fleet?.nodes.length ?? 0)),

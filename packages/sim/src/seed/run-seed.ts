@@ -1,8 +1,10 @@
 /** Runs one seed, and in sync mode also the quiet run that it must equal. */
 
 import type { Violation } from "@muster/check/internal";
+import type { ChangedSettings } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
 import type { Scenario } from "../cluster/scenario.ts";
+import type { Fault } from "../faults/fault.ts";
 import { drawScenario, type Profile } from "./draw-scenario.ts";
 import { type RunResult, runScenario } from "./run-scenario.ts";
 import type { SeedResult } from "./tally.ts";
@@ -41,7 +43,7 @@ export async function runDrawn(
 }
 
 /**
- * Runs a scenario; in sync mode its last weights must be those of the same job without faults (the invariant is named `quiet`), and where nothing
+ * Runs a scenario; in sync mode its last weights must be those of the same job without faults, with the same settings changed from the same steps on (the invariant is named `quiet`), and where nothing
  * is wrong but that some are slow it must be done in their time (L8). A deliberate bug is in both runs, as a real one would be.
  */
 export async function runAndCompare(scenario: Scenario, makeBug?: () => Bug): Promise<RunResult> {
@@ -55,9 +57,17 @@ async function compared(
   const result = await runScenario(scenario, makeBug?.());
   const isJudged = isFunctionOfSeed(scenario) || slownessOf(scenario) !== null;
   if (!isJudged || result.violations.length > 0) return { result, quiet: null };
-  const quiet = await runScenario({ ...scenario, faults: [], controllers: 1 }, makeBug?.());
+  const quiet = await runScenario(
+    { ...scenario, faults: result.changes.map(orderedAtOnce), controllers: 1 },
+    makeBug?.(),
+  );
   const violation = isHopeless(result) || isHopeless(quiet) ? null : violationBeside(scenario, result, quiet);
   return { result: violation ? { ...result, violations: [violation] } : result, quiet };
+}
+
+/** A change of settings that is ordered before anything is sampled, for the step from which it counted. */
+function orderedAtOnce(body: ChangedSettings, i: number): Fault {
+  return { kind: "command", atMs: i + 1, id: `ordered-${i}`, command: { kind: "job.change", body }, againMs: [] };
 }
 
 /** True when the job failed as it had to, after no one knows how many steps, or lost its journal: then there is nothing to compare. */
