@@ -67,7 +67,7 @@ export const batchCanaries: readonly Canary[] = [
       profile: "quiet",
       seedsMax: 10,
       shape: (scenario) => ({ ...scenario, safetyMs: 60_000 }),
-    stage: enlarged,
+      stage: enlarged,
       line: {
         does: (effect, state) => {
           if (effect.type !== "command" || effect.kind !== "groups.lease") return effect;
