@@ -178,6 +178,20 @@ describe("a phase", () => {
     expect(isPhaseOver(at(4, { jobPhase: { phase: "update" } }))).toBe(false);
   });
 
+  it("of the last step is over as any other, and says what it was about", () => {
+    const last = { ...over, step: { ...over.step, step: 20 }, groups: { 20: groupsOf(20, 4) } };
+    const reasonOf = (state: ControllerState) => bodiesOf(planPhase(state)?.effects ?? [], "phase.ended")[0]?.reason;
+    expect(reasonOf(last)).toBe("all groups of step 20 are sampled");
+    const update = at(1, { jobPhase: { phase: "update" } });
+    expect(reasonOf(update)).toBe("1 of 4 groups of step 4 are there, and this phase samples none");
+  });
+
+  it("that may be partial goes on with a single group where that is its quorum", () => {
+    const partial = { step: 4, quorum: 0.25 };
+    const change = planPhase(at(1, { jobPhase: { phase: "update", partial } }));
+    expect(bodiesOf(change?.effects ?? [], "step.partial")).toMatchObject([{ missing: [1, 2, 3], coverage: 0.25 }]);
+  });
+
   it("is said to be over again when more is there, or when something else was allowed meanwhile", () => {
     const update = (patch: object, there = 1) => planPhase(at(there, { jobPhase: { phase: "update", ...patch } }));
     const told = update({})?.state.jobPhase?.told;
@@ -232,6 +246,11 @@ describe("an import", () => {
     expect(said(effects)).toEqual(["1 of 1 groups are taken"]);
     const message = operate(at(0, { purgedSeq: 400 }), "groups.import", { weights, receipts: [receiptOf(4, 0)] });
     expect(said(message.effects)).toEqual(["1 of 1 groups are taken"]);
+  });
+
+  it("is refused before its step is open", () => {
+    const { effects } = operate(at(0, { groups: {} }), "groups.import", { weights, receipts: [receiptOf(4, 0)] });
+    expect(said(effects)).toEqual([expect.stringContaining("is of a step that is not sampled yet")]);
   });
 
   it("is refused before there are weights, and at the end", () => {
