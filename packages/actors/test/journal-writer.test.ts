@@ -1,11 +1,13 @@
 /** Who writes the journal: when it leaves a snapshot, and how long it puts up with those who write there and are no controllers. */
-import { silentLogger } from "@muster/base";
+import { MusterError, silentLogger } from "@muster/base";
 import { type ControllerEvent, planOf } from "@muster/machines/controller";
+import { pack } from "@muster/protocol";
+import type { Journal, JournalEntry } from "@muster/transport";
 import { createMemoryBroker } from "@muster/transport/internal";
 import { describe, expect, it } from "vitest";
 import { decodeRecord } from "../src/controller/index.ts";
 import { JournalWriter, type JournalWriterOptions } from "../src/controller/journal-writer.ts";
-import { type Replayed, replayJournal } from "../src/internal.ts";
+import { encodeRecord, type Replayed, replayJournal } from "../src/internal.ts";
 import { clock } from "./support/environment.ts";
 import { smallConfig } from "./support/small-config.ts";
 import { WrittenJournal } from "./support/written-journal.ts";
@@ -107,6 +109,70 @@ describe("a record", () => {
     const { write, expected } = await writing();
     for (let i = 0; i < 3; i++) await write();
     expect(expected).toEqual([undefined, "i1.1", "i1.2"]);
+  });
+});
+
+describe("who finds the place of its next record taken", () => {
+  const noise = (seq: number, msgId = `noise.${seq}`): JournalEntry => ({ seq, msgId, data: Uint8Array.of(193) });
+  const own: JournalEntry = noise(1, "i1.1");
+  const of = (by: string, term: number, after: number): JournalEntry => {
+    const event: ControllerEvent = { type: "controller.elected", atMs: 1, term };
+    return { seq: 2, msgId: `${by}.2`, data: encodeRecord(term, [event], 1, { by, after }) };
+  };
+  const unnamed: JournalEntry = { seq: 2, msgId: "x", data: encodeRecord(1, [elected], 1) };
+  const later: JournalEntry = { seq: 2, msgId: "x", data: pack({ v: 9, term: 1 }) };
+
+  /** A writer of term 2 whose second record meets what is `found` in the journal. @returns Where its record came. */
+  async function meets(found: readonly JournalEntry[]): Promise<number> {
+    const replayed = await replayJournal(createMemoryBroker().connect("controller.controller.i1").journal(), plan);
+    const places: number[] = [];
+    let isTaken = false;
+    const journal: Journal = {
+      head: async () => found.length,
+      append: async (_, expectedSeq) => {
+        if (places.length === 1 && !isTaken) {
+          isTaken = true;
+          throw new MusterError("MUSTER_ERR_FENCED", "taken", { retryable: false, params: {} });
+        }
+        places.push(expectedSeq + 1);
+        return expectedSeq + 1;
+      },
+      async *read() {
+        yield* found;
+      },
+    };
+    const writer = new JournalWriter({
+      ...{ transport: { purge: async () => {}, journal: () => journal }, clock, logger: silentLogger },
+      ...{ incarnation: "i1", term: 2, replayed, rules: { digest: "a", build: "1" }, snapshotRecords: 1_000 },
+      ...{ wallOffsetMs: 0, told: { upTo: (seq: number) => seq }, alarm: () => {} },
+    });
+    const write = () => writer.write({ events: [elected], effects: [], snapshot: replayed.snapshot });
+    await write();
+    await write();
+    return places.at(-1) ?? 0;
+  }
+
+  it.each([
+    ["what nobody can read", [own, noise(2)], 3],
+    ["several of those", [own, noise(2), noise(3)], 4],
+    ["a record that names no writer", [own, unnamed], 3],
+    ["a controller of a term before, that acts no more", [own, of("i2", 1, 9)], 3],
+    ["what says that it is of itself, and is not the next one", [own, of("i1", 2, 9)], 3],
+  ])("comes behind %s", async (_, found, place) => {
+    expect(await meets(found)).toBe(place);
+  });
+
+  it.each([
+    ["another one has its own last place: the broker lost the end of the journal", [noise(1, "i2.1"), noise(2)]],
+    ["its own last record was removed, which only controllers do", [noise(2)]],
+    ["one between is missing", [own, noise(3)]],
+    ["nothing is there after all", [own]],
+    ["the next controller follows it", [own, of("i2", 3, 1)]],
+    ["the middle of somebody's reign is there", [own, of("i2", 3, 9)]],
+    ["another controller of its own term is there", [own, of("i2", 2, 9)]],
+    ["a record is there that a later version wrote", [own, later]],
+  ])("gives way where %s", async (_, found) => {
+    await expect(meets(found)).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
   });
 });
 

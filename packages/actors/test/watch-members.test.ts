@@ -95,6 +95,22 @@ describe("the watch over the members", () => {
     expect(watch.look([member]).verdicts).toMatchObject([{ type: "verdict.suspect", kind: "peers" }]);
   });
 
+  it("believes no beat, answer or blame under the name of another role's member", () => {
+    const trainer: Watched = { id: "policy-0", incarnation: "i9", role: "policy" };
+    watch.look([member, trainer]);
+    const own = createEnveloper({ job: "job", id: "policy-0", role: "policy", incarnation: "i9", wallMs: () => 0 });
+    watch.heard(own.stamp("heartbeat.beat", rest));
+    clock.advance(2_000);
+    // Its role is "rollout".
+    const forger = newVoice("i9", "policy-0");
+    watch.reported(forger.stamp("mesh.failed", { epoch: 1, cause: "torn", missing: [member.id] }));
+    expect(watch.look([member, trainer]).verdicts).toEqual([]);
+    clock.advance(3_000);
+    watch.heard(beat());
+    watch.heard(beat(forger));
+    expect(watch.look([member, trainer]).verdicts).toMatchObject([{ type: "verdict.suspect", id: "policy-0" }]);
+  });
+
   it("takes a mesh that could not be built for evidence against the members that it names, and no other report", () => {
     clock.advance(2_000);
     const trainer = newVoice("i9", "policy-0");
