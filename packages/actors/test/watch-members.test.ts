@@ -95,6 +95,21 @@ describe("the watch over the members", () => {
     expect(watch.look([member]).verdicts).toMatchObject([{ type: "verdict.suspect", kind: "peers" }]);
   });
 
+  it("counts no time in which the broker was away as silence, also where it is away too often for more", () => {
+    for (let i = 0; i < 20; i++) {
+      watch.connection("disconnected");
+      clock.advance(1_000);
+      watch.connection("reconnected");
+      watch.heard(beat());
+    }
+    watch.connection("disconnected");
+    clock.advance(15_000);
+    watch.connection("reconnected");
+    expect(typesNow()).toEqual([]);
+    clock.advance(30_000);
+    expect(typesNow()).not.toEqual([]);
+  });
+
   it("believes no beat, answer or blame under the name of another role's member", () => {
     const trainer: Watched = { id: "policy-0", incarnation: "i9", role: "policy" };
     watch.look([member, trainer]);

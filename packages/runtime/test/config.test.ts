@@ -348,6 +348,11 @@ describe("the job configuration", () => {
       ["batch.groups_per_step=4096", "batch.group_size=96", "rollout.fan_out=16"],
       /batch\.groups_per_step = "4096" makes up to 3\.0 GiB in the steps that are sampled at a time \(1\), and the groups stream holds limits\.groups_bytes = "2GiB"; raise limits\.groups_bytes to \d+MiB where the broker has that much room, or lower batch\.groups_per_step to 2\d+$/,
     ],
+    [
+      "a groups stream that is too small for one group",
+      ["limits.groups_bytes=8MiB", "batch.group_size=256", "rollout.fan_out=64", "batch.groups_per_step=2"],
+      /batch\.groups_per_step = "2" makes up to .* and the groups stream holds limits\.groups_bytes = "8MiB"; raise limits\.groups_bytes to \d+MiB where the broker has that much room: not even one group fits$/,
+    ],
     ["evaluations of nothing", ["evaluation.prompts=0"], /evaluation\.every_steps = 50 asks for evaluations/],
   ])("refuses %s, naming both keys, both values and a fix", (_, set, expected) => {
     const found = faults(minimal, { set });

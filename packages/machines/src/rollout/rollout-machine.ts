@@ -5,6 +5,7 @@
 import type { Body, FailureKind } from "@muster/protocol";
 import { assign, enqueueActions, setup } from "xstate";
 import { effectAction, logicOf } from "../from-xstate.ts";
+import { cutItems, untoldMax } from "../lease-chunks.ts";
 import { report } from "../replica-events.ts";
 import { isOlder } from "../version-key.ts";
 import { heldNow, unreachable, wordOnHeld } from "./held.ts";
@@ -36,21 +37,10 @@ const drop = (kind: string, reason: string): { type: "effect"; params: RolloutEf
   params: { type: "drop", kind, reason },
 });
 
-/** Cuts a lease into chunks: held-out prompts apart from groups, at most `size` items each. Pure. */
-export function chunksOf(lease: Body<"groups.lease">, size: number): readonly Chunk[] {
-  const { leaseId, lineage, version } = lease;
-  const chunks: Chunk[] = [];
-  for (const item of lease.items) {
-    const last = chunks.at(-1);
-    const fits = last && item.purpose === "train" && last.items[0]?.purpose === "train" && last.items.length < size;
-    if (fits) chunks[chunks.length - 1] = { ...last, items: [...last.items, item] };
-    else chunks.push({ id: `${leaseId}/${chunks.length}`, leaseId, lineage, version, items: [item] });
-  }
-  return chunks;
+/** Cuts a lease into chunks. Pure. */
+export function chunksOf({ leaseId, lineage, version, items }: Body<"groups.lease">, size: number): readonly Chunk[] {
+  return cutItems(items, size).map((own, at) => ({ id: `${leaseId}/${at}`, leaseId, lineage, version, items: own }));
 }
-
-/** Chunks about which something may still be to be told when another one begins: more than that could not be told from the guilty one. */
-const untoldMax = 1;
 
 /** What is still to be told, with more or less of it about one chunk or lease. Pure. */
 function countUntold(untold: RolloutContext["untold"], id: string, by: number): RolloutContext["untold"] {

@@ -76,9 +76,11 @@ export const sizeRelations: readonly Relation[] = [
       `{0} makes up to ${formatSize(openBytes(config))} in the steps that are sampled at a time (${openSteps(config)}), and the groups stream holds {1}`,
     fix: (config) => {
       const { groupsPerStep } = config.batch;
-      const count = largestThatFits(groupsPerStep, 1, (value) => isOfStream(withGroups(config, value))) ?? 1;
+      const count = largestThatFits(groupsPerStep, 1, (value) => isOfStream(withGroups(config, value)));
       const wanted = Math.ceil(openBytes(config) / 1024 ** 2);
-      return `raise limits.groups_bytes to ${wanted}MiB where the broker has that much room, or lower batch.groups_per_step to ${count}`;
+      const raise = `raise limits.groups_bytes to ${wanted}MiB where the broker has that much room`;
+      if (count !== null) return `${raise}, or lower batch.groups_per_step to ${count}`;
+      return `${raise}: not even one group fits`;
     },
   },
 ];

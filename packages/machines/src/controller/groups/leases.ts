@@ -3,6 +3,7 @@
  * to blame for the end of its holder is a suspect: it is tried again alone and elsewhere, and given up after some attempts (S20).
  */
 import { type CauseCount, decideFailure, type FailureKind, firstSeqOf, type WorkItem } from "@muster/protocol";
+import { cutItems, startedMax } from "../../lease-chunks.ts";
 import { entriesOf } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
 import { type ControllerState, endingWith, type Lease, type QueuedGroup, type StepGroups } from "../state.ts";
@@ -127,7 +128,7 @@ export function releaseHolder(state: ControllerState, why: Return): Change<Contr
   const held = leasesOf(state, why.holder);
   if (held.length === 0) return { state, effects: [] };
   const leases = held.reduce((left, [id]) => withoutLease(left, id), state.leases);
-  const chunks = held.flatMap(([, { items }]) => chunksOfItems(items, state.plan.limits.chunkGroups));
+  const chunks = held.flatMap(([, { items }]) => cutItems(items, state.plan.limits.chunkGroups));
   const started = chunks.slice(0, startedMax).flat();
   const untouched = chunks.slice(startedMax).flat();
   // What was not begun goes back first, so that it ends up behind what was.
@@ -142,20 +143,6 @@ export function releaseHolder(state: ControllerState, why: Return): Change<Contr
     state: sooner.state,
     effects: [...releasedFacts(state, { why, items, started }), ...later.effects, ...sooner.effects],
   };
-}
-
-/** A holder begins no chunk while it has still to tell of two others (`rollout-machine.ts`), so the one that it ended over is among the first two. */
-const startedMax = 2;
-
-/** Cuts the items of a lease the way its holder does: what is finished is gone, so the rest begins at a boundary. Pure. */
-function chunksOfItems(items: readonly WorkItem[], size: number): readonly (readonly WorkItem[])[] {
-  const chunks: WorkItem[][] = [];
-  for (const item of items) {
-    const last = chunks.at(-1);
-    if (item.purpose === "train" && last?.[0]?.purpose === "train" && last.length < size) last.push(item);
-    else chunks.push([item]);
-  }
-  return chunks;
 }
 
 /** Most pieces of work that one public fact names. */
