@@ -49,6 +49,11 @@ describe("the reference", async () => {
 });
 
 describe("the documents", () => {
+  it("explain the architecture on three pages", () => {
+    const linesOfPage = 60;
+    expect(textOf("ARCHITECTURE.md").split("\n").length).toBeLessThanOrEqual(3 * linesOfPage);
+  });
+
   it("link to files that exist", () => {
     const pages = repositoryFiles().filter((file) => file.endsWith(".md"));
     expect(pages).not.toEqual([]);
