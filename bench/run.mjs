@@ -5,6 +5,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import { messageOf } from "@muster/base";
 
 const names = [
   "host",
@@ -52,12 +53,21 @@ for (const name of positionals.length > 0 ? positionals : names.filter((one) => 
   const { about, run } = await import(`./${name}.mjs`);
   const before = rows.length;
   if (!values.json) console.log(`\n${name}: ${about}`);
-  for await (const row of run()) {
-    const key = `${name}: ${row.name} / ${row.against}`;
-    rows.push({ key, ...row, baseline: baselines.ratios[key] ?? null });
-    if (!values.json) console.log(lineOf(rows.at(-1)));
+  let failure = null;
+  try {
+    for await (const row of run()) {
+      const key = `${name}: ${row.name} / ${row.against}`;
+      rows.push({ key, ...row, baseline: baselines.ratios[key] ?? null });
+      if (!values.json) console.log(lineOf(rows.at(-1)));
+    }
+  } catch (error) {
+    // The others still run.
+    failure = messageOf(error);
+    console.error(`${name} ended early: ${failure}`);
+    process.exitCode = 1;
   }
-  if (values.json) console.log(JSON.stringify({ bench: name, rows: rows.slice(before).map(figureOf) }));
+  const ended = failure === null ? {} : { failure };
+  if (values.json) console.log(JSON.stringify({ bench: name, rows: rows.slice(before).map(figureOf), ...ended }));
 }
 if (values.write) {
   for (const { key, ratio } of rows) baselines.ratios[key] = Number(ratio.toPrecision(2));

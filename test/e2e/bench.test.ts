@@ -46,7 +46,13 @@ describe("muster bench allreduce", () => {
     const words = ["--world", "2,3", "--size", "0.0625,1", "--rounds", "1", "--no-peers", "--json"];
     const { code, stdout, stderr } = await bench("allreduce", ...words);
     expect(code, stderr).toBe(0);
-    const report = JSON.parse(stdout);
+    const { report, ...line } = JSON.parse(stdout);
+    expect(line).toMatchObject({
+      bench: "allreduce",
+      rows: expect.arrayContaining([
+        { name: expect.stringContaining("W=2"), value: expect.any(Number), unit: "s", aim: null, met: null },
+      ]),
+    });
     expect(report).toMatchObject({ command: "allreduce", machine: { cores: expect.any(Number) } });
     const rows: { name: string; world: number; bytes: number; seconds: number; comparisons: { with: string }[] }[] =
       report.rows;
@@ -80,7 +86,7 @@ describe("muster bench weights", () => {
     process.kill(processesNaming(member)[1]!.pid, "SIGKILL");
     const { code, stdout, stderr } = await running.ended;
     expect(code, stderr).toBe(1);
-    const report = JSON.parse(stdout);
+    const { report } = JSON.parse(stdout);
     expect(report.rows.map(({ bytes }: { bytes: number }) => bytes)).toEqual(Array(6).fill(2 ** 20));
     expect(report.failure).toContain("SIGKILL");
     expect(stderr).toContain("SIGKILL");
@@ -108,7 +114,7 @@ describe("muster bench weights", () => {
       ...["weights", "--world", "3", "--size", "1", "--rounds", "1", "--no-peers", "--json"],
     );
     expect(code, stderr).toBe(0);
-    expect(JSON.parse(stdout).rows[0]).toMatchObject({
+    expect(JSON.parse(stdout).report.rows[0]).toMatchObject({
       name: "published version into the memory of all receivers",
       comparisons: [
         { with: "limit of the host", seconds: expect.any(Number), target: 0.85 },
@@ -122,7 +128,7 @@ describe("muster bench weights", () => {
       ...["weights", "--world", "2", "--size", "1", "--rounds", "1", "--no-peers", "--json"],
     );
     expect(code, stderr).toBe(0);
-    expect(JSON.parse(stdout).rows.at(-1)).toMatchObject({
+    expect(JSON.parse(stdout).report.rows.at(-1)).toMatchObject({
       name: "1000 sections of 64 KiB, published and pulled",
       comparisons: [{ with: "one section of as many bytes", seconds: expect.any(Number) }],
     });
@@ -136,7 +142,7 @@ describe("muster bench weights --hosts", () => {
     const words = ["--hosts", "4", "--link", "500", "--size", "16", "--rounds", "1", "--no-peers", "--json"];
     const { code, stdout, stderr, pid } = await bench("weights", ...words);
     expect(code, stderr).toBe(0);
-    expect(JSON.parse(stdout).rows).toMatchObject([
+    expect(JSON.parse(stdout).report.rows).toMatchObject([
       { name: "version down a chain of hosts", world: 4, comparisons: [{ with: "line rate of 500 Mbit/s" }] },
       { name: "version down a chain of hosts, one killed midway", comparisons: [{ with: "the chain undisturbed" }] },
       { name: "version down a chain of hosts, one frozen midway", comparisons: [{ with: "the chain undisturbed" }] },

@@ -51,6 +51,31 @@ export interface BenchReport {
   readonly failure: string | null;
 }
 
+/** A figure for other programs, as `npm run bench -- --json` gives them. */
+export interface Figure {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  /** The least that is good; `null` for none. */
+  readonly aim: number | null;
+  readonly met: boolean | null;
+}
+
+/** The last line of `--json`: a report's figures, and all of it. Pure. */
+export function reportLine(report: BenchReport): string {
+  const rows: Figure[] = report.rows.flatMap(({ name, world, bytes, seconds, comparisons }) => {
+    const what = `${name}, W=${world}, ${bytes} bytes`;
+    return [
+      { name: what, value: seconds, unit: "s", aim: null, met: null },
+      ...comparisons.map(({ with: other, speed, target: aim }) => ({
+        ...{ name: `${what}, beside ${other}`, value: speed, unit: "times as fast", aim },
+        met: aim === null ? null : speed >= aim,
+      })),
+    ];
+  });
+  return JSON.stringify({ bench: report.command, rows, report });
+}
+
 /** Rounds of ours and of what it is compared with; `null` where a round did not come about. */
 export interface Rounds {
   readonly name: string;

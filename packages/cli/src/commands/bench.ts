@@ -10,7 +10,7 @@ import { benchAllReduce } from "../bench/allreduce/same-host.ts";
 import { watchMachine } from "../bench/machine.ts";
 import { allReduceBytes, type Footprint, hostsBytes, tooLarge, weightsBytes } from "../bench/memory.ts";
 import { findPeers, type Peer, type PeerName, peerNames } from "../bench/peers.ts";
-import { type BenchReport, type BenchRow, headText, reportText } from "../bench/report.ts";
+import { type BenchReport, type BenchRow, headText, reportLine, reportText } from "../bench/report.ts";
 import { benchManySections } from "../bench/weights/many-sections.ts";
 import { benchSameHost } from "../bench/weights/same-host.ts";
 import { benchSeveralHosts } from "../bench/weights/several-hosts.ts";
@@ -142,7 +142,7 @@ async function runBench(options: Options, { command, peers: names, count, measur
       if (signal.aborted) throw failed;
       const failure = failed === null ? null : messageOf(failed);
       const report: BenchReport = { command, machine: machine(), rows, notes, failure };
-      process.stdout.write(`${options.json ? JSON.stringify(report) : reportText(report)}\n`);
+      process.stdout.write(`${options.json ? reportLine(report) : reportText(report)}\n`);
       if (failure === null) return exitCodes.ok;
       process.stderr.write(`muster: ${failure}\n`);
       return exitCodes.failed;

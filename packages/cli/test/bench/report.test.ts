@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { reportText, rowOf } from "../../src/bench/report.ts";
+import { reportLine, reportText, rowOf } from "../../src/bench/report.ts";
 
 const rounds = {
   name: "a version",
@@ -38,5 +38,26 @@ describe("a row of a measurement", () => {
     expect(text).toMatch(/0\.500 × .*a slow start.*wanted 1: NO/);
     expect(text).toContain("note: gloo is not installed");
     expect(text).toContain("ended early: a member died");
+  });
+
+  it("is for programs a line of figures in the form of all benchmarks, with the whole report beside them", () => {
+    const machine = { model: "cpu", cores: 2, memoryBytes: 1, kernel: "6", load: [1, 2] as const };
+    const report = { command: "weights", machine, rows: [rowOf(rounds)], notes: [], failure: null };
+    const line = JSON.parse(reportLine(report));
+    expect(line).toEqual({
+      bench: "weights",
+      rows: [
+        { name: "a version, W=3, 268435456 bytes", value: 0.2, unit: "s", aim: null, met: null },
+        {
+          ...{ name: "a version, W=3, 268435456 bytes, beside a peer", value: 4, unit: "times as fast" },
+          ...{ aim: 4, met: true },
+        },
+        {
+          ...{ name: "a version, W=3, 268435456 bytes, beside a slow start", value: 0.5, unit: "times as fast" },
+          ...{ aim: 1, met: false },
+        },
+      ],
+      report: JSON.parse(JSON.stringify(report)),
+    });
   });
 });
