@@ -52,6 +52,11 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       'the inference server {url} does not say which weights {what}, so nobody knows; use one that does, or trust it with engine.{kind}.unverified = "accept"',
   },
+  ServerChecksum: {
+    message:
+      'the inference server {url} says that it has the weights {tag}, and its checksum {reason}; see that it reads engine.{kind}.folder as it is written, or take it out; engine.{kind}.unverified = "accept" asks for no checksum',
+    retryable: true,
+  },
   ServerPaused: { message: "the inference server {url} was paused and does not go on: {reason}", retryable: true },
   ServerRoutes: { message: "the inference server {url} has no routes for weights: {reason}; {fix}" },
   ServerNone: { message: "no inference server of {urls} can be used: {reason}", retryable: true },

@@ -106,10 +106,18 @@ describe("muster doctor", () => {
       ["ok", "sglang"],
       ["ok", "tokens"],
       ["ok", "weights"],
+      ["ok", "checksums"],
       ["ok", "promises"],
     ]);
     expect(findings[0]?.detail).toMatch(/model served, weights default, version 0\.5\.21/);
-    expect(findings[3]?.detail).toMatch(/not the same responses twice: start it with --enable-deterministic-inference/);
+    expect(findings[3]?.detail).toMatch(/^\/weights_checker gives those of its weights; all together [0-9a-f]{16}$/);
+    expect(findings[4]?.detail).toMatch(/not the same responses twice: start it with --enable-deterministic-inference/);
+    server.isHashing = false;
+    const [, , , none] = await servedAdapterOf("sglang", {}).doctor({ url: server.url });
+    expect(none).toMatchObject({
+      state: "ok",
+      detail: expect.stringMatching(/^none, .*\/weights_checker answers 404$/),
+    });
     server.always = "no logprobs";
     const [, tokens] = await servedAdapterOf("sglang", {}).doctor({ url: server.url });
     expect(tokens).toMatchObject({ state: "missing", detail: expect.stringMatching(/no meta_info/) });

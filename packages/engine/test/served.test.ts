@@ -3,67 +3,15 @@
  * 20 s: a hundred tests, each with servers and deadlines of its own.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { needsOfTask, taskOf } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
-import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { embeddedAdapter } from "../src/embedded/index.ts";
-import type { GenerateRequest, RolloutEngine } from "../src/index.ts";
+import { waitFor } from "@muster/testkit";
+import { describe, expect, it } from "vitest";
 import { inlineWeights } from "../src/internal.ts";
 import { servedAdapterOf } from "../src/served/index.ts";
-import { ContractServer, type Fault, type Kind } from "./support/contract-server.ts";
+import type { Fault, Kind } from "./support/contract-server.ts";
+import { config, kinds, never, requestOf, servedFixture, tokensPath, weights } from "./support/served-fixture.ts";
 
-const kinds = ["openai", "sglang", "vllm"] as const;
-const never = new AbortController().signal;
-const needs = needsOfTask(taskOf("dates"));
-const trainer = embeddedAdapter.describe({}, needs);
-const weights = new Uint8Array((trainer.tensors.at(-1)?.offsetBytes ?? 0) + (trainer.tensors.at(-1)?.sizeBytes ?? 0));
-const sampling = { temperature: 1, maxNewTokens: 8, stopTokenIds: [0] };
-const tokensPath = (kind: Kind): string => (kind === "sglang" ? "/generate" : "/v1/completions");
-
-function requestOf(patch: Partial<GenerateRequest> = {}): GenerateRequest {
-  return { requestId: "r", promptIds: Int32Array.of(1, 2, 3), n: 12, sampling, seed: 11, ...patch };
-}
-
-let folder: TempDirectory;
-let servers: ContractServer[];
-let engines: RolloutEngine[];
-beforeEach(async () => {
-  folder = await makeTempDirectory();
-  servers = [];
-  engines = [];
-});
-afterEach(async () => {
-  for (const engine of engines) await engine.close();
-  for (const server of servers) await server.kill().catch(() => {}); // some tests killed it
-  await folder.remove();
-});
-
-async function start(kind: Kind): Promise<ContractServer> {
-  const server = await ContractServer.start(kind);
-  servers.push(server);
-  return server;
-}
-
-const config = { task: { name: "dates", reward: "exact-match" }, replicas: { rollout: 1 } } as unknown as JobConfig;
-
-async function open(kind: Kind, urls: readonly string[], more: object = {}): Promise<RolloutEngine> {
-  const adapter = servedAdapterOf(kind, process.env);
-  const short = { call_seconds: 0.3, silence_seconds: 0.2, health_seconds: 0.5, start_seconds: 3, load_seconds: 2 };
-  const reload = kind === "openai" ? { reload: "/reload" } : {};
-  const given = { url: urls.join(" "), servers: urls.length, folder: folder.path, ...short, ...reload, ...more };
-  const options = adapter.schema.parse(given) as Parameters<NonNullable<typeof adapter.openRollout>>[0];
-  const engine = await adapter.openRollout!(options, { needs, config, trainer });
-  engines.push(engine);
-  return engine;
-}
-
-async function serving(kind: Kind, more: object = {}) {
-  const server = await start(kind);
-  const engine = await open(kind, [server.url], more);
-  await engine.updateWeights(inlineWeights(7, weights));
-  return { server, engine };
-}
+const { folder, open, serving, start } = servedFixture();
 
 describe.each(kinds)("a server of the kind %s", (kind) => {
   it("gets weights as a folder, is verified, and draws responses of that version alone", async () => {
@@ -86,13 +34,13 @@ describe.each(kinds)("a server of the kind %s", (kind) => {
   it("keeps the folders of two versions, and none behind its end", async () => {
     const { engine } = await serving(kind);
     for (const version of [8, 8, 9]) await engine.updateWeights(inlineWeights(version, weights));
-    const [own = ""] = readdirSync(folder.path);
-    const versions = readdirSync(`${folder.path}/${own}`).sort();
+    const [own = ""] = readdirSync(folder());
+    const versions = readdirSync(`${folder()}/${own}`).sort();
     expect(versions.map((name) => name.slice(-2))).toEqual(["v8", "v9"]);
-    const header = JSON.parse(readFileSync(`${folder.path}/${own}/${versions[1]}/config.json`, "utf8"));
+    const header = JSON.parse(readFileSync(`${folder()}/${own}/${versions[1]}/config.json`, "utf8"));
     expect(header.model_type).toBe("llama");
     await engine.close();
-    expect(readdirSync(folder.path)).toEqual([]);
+    expect(readdirSync(folder())).toEqual([]);
   });
 
   const mended: Fault[] = [

@@ -32,6 +32,8 @@ export interface WeightPlace {
   readonly path: string;
   /** How this engine names them to servers. */
   readonly tag: string;
+  /** Some of their numbers, of `WeightSample`; `null` when this engine has not seen them. */
+  readonly sample: Uint16Array | null;
 }
 
 /** What a server says of itself. */
@@ -61,6 +63,12 @@ export interface Dialect {
   facts(client: ServerClient, signal: AbortSignal): Promise<ServerFacts>;
   /** Loads weights while nothing is drawn. Whatever fails in it, generation goes on again, or it throws. Absent: it can not. */
   load?(client: ServerClient, place: WeightPlace, timeoutMs: number): Promise<void>;
+  /** Route that hashes the weights which are loaded. Absent: the kind has none. */
+  readonly checksum?: {
+    readonly path: string;
+    /** Each tensor of each rank with its checksum; `null` when the answer has none. Pure. */
+    sumsIn(answer: Readonly<Record<string, unknown>>): readonly (readonly [name: string, sum: string])[] | null;
+  };
   /** Ends requests that run; a server without it ends them when their connection closes. */
   abort?(client: ServerClient, ids: readonly string[]): Promise<void>;
 }

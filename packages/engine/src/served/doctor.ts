@@ -1,6 +1,7 @@
 /** `muster doctor --engine sglang|vllm|openai --url …`: what a server is, what it can, and which promises hold with it. */
 import { messageOf } from "@muster/base";
 import type { EngineFinding } from "../registry/adapter.ts";
+import { askChecksum } from "./checksums.ts";
 import { ServerClient } from "./client.ts";
 import type { Dialect, ServerFacts } from "./dialect.ts";
 import { dialectOf, type ServedKind } from "./options.ts";
@@ -23,7 +24,8 @@ export async function servedFindings(kind: ServedKind, given: DoctorGiven): Prom
   try {
     const facts = await dialect.facts(client, new AbortController().signal);
     const drawn = await draws(dialect, client, facts);
-    return [ok(kind, `${url}: ${shown(facts)}`), drawn, ...versions(kind, facts, dialect), promises(kind, facts)];
+    const weights = [...versions(kind, facts, dialect), ...(await checksums(dialect, client))];
+    return [ok(kind, `${url}: ${shown(facts)}`), drawn, ...weights, promises(kind, facts)];
   } catch (error) {
     const fix = `is it a server of the kind ${kind}, and does it run? --engine openai is for others`;
     return [{ state: "missing", name: kind, detail: messageOf(error), fix }];
@@ -73,6 +75,21 @@ function versions(kind: ServedKind, { version }: ServerFacts, { load }: Dialect)
       ? "start it with VLLM_SERVER_DEV_MODE=1, in a release that has /weight_info"
       : 'use a release that says weight_version, or set engine.sglang.unverified = "accept"';
   return [warn(name, "it does not say which weights it has, so its responses would be refused", fix)];
+}
+
+/** Whether the weights themselves can be checked; their name is enough to use it. */
+async function checksums({ checksum }: Dialect, client: ServerClient): Promise<readonly EngineFinding[]> {
+  if (!checksum) return [];
+  const name = "checksums";
+  try {
+    const call = { signal: new AbortController().signal, timeoutMs: times.callMs };
+    const found = await askChecksum(checksum, client, call);
+    if (typeof found === "string") return [ok(name, `none, so its weights go by their name: ${found}`)];
+    return [ok(name, `${checksum.path} gives those of its weights; all together ${found.digest.slice(0, 16)}`)];
+  } catch (error) {
+    const fix = `its ${checksum.path} must answer, or say that there is none (404): it is asked after each load`;
+    return [warn(name, messageOf(error), fix)];
+  }
 }
 
 /** Levels: what holds of a job whose samples come from this server. */

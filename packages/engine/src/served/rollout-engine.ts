@@ -5,6 +5,7 @@ import type { EngineInfo, Generated, GenerateRequest, RolloutEngine, WeightUpdat
 import { errors } from "../errors.ts";
 import { Gate } from "../gate.ts";
 import { checkServedRequest } from "./check-drawn.ts";
+import { Checksums } from "./checksums.ts";
 import type { WeightPlace } from "./dialect.ts";
 import { drawAll } from "./draw-all.ts";
 import type { ServedOptions } from "./options.ts";
@@ -46,7 +47,13 @@ export class ServedRolloutEngine implements RolloutEngine {
   constructor(parts: ServedEngineParts) {
     this.#parts = parts;
     const { options, key, urls } = parts;
-    const tools = { options, key, changed: () => this.#pool.changed(), lost: (cause: Error) => this.#lose(cause) };
+    const tools = {
+      ...{ options, key, checksums: new Checksums() },
+      changed: () => this.#pool.changed(),
+      lost: (cause: Error) => this.#lose(cause),
+      // The sampler's log has it, as what its servers write.
+      note: (text: string) => void process.stderr.write(`${text}\n`),
+    };
     const servers = (urls ?? [null]).map((url) => new Server(url, tools));
     this.#pool = new Pool(servers, options);
   }
@@ -169,7 +176,7 @@ export class ServedRolloutEngine implements RolloutEngine {
       this.#updating.shut();
       await this.#drained();
       this.#version = null;
-      await this.#bring({ path, tag });
+      await this.#bring({ path, tag, sample: this.#parts.files.sampleOf(path) });
       this.#version = version;
     } finally {
       this.#updating.open();

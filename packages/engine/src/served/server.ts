@@ -4,6 +4,7 @@
  */
 import { hasCode, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
+import { askChecksum, type Checksums } from "./checksums.ts";
 import { ServerClient } from "./client.ts";
 import type { ServerFacts, WeightPlace } from "./dialect.ts";
 import type { ServedOptions } from "./options.ts";
@@ -17,6 +18,10 @@ export interface ServerTools {
   readonly changed: () => void;
   /** It will not come back. */
   readonly lost: (cause: Error) => void;
+  /** Says something to who reads the log. */
+  readonly note: (text: string) => void;
+  /** Of all servers of the engine. */
+  readonly checksums: Checksums;
 }
 
 const pollMs = 100;
@@ -40,13 +45,15 @@ export class Server {
   #startedWith = "";
   #target: WeightPlace | null = null;
   #isReady = false;
-  /** A load was begun and did not end well: the server may be paused, or have the weights and old caches, whatever it says of itself. */
+  /** A load was begun and did not end well: the server may be paused, or have other weights, or old caches, whatever it says of itself. */
   #isTorn = false;
   #life = 0;
   #failure: unknown = null;
   #turn: Promise<unknown> = Promise.resolve();
   #mending: Promise<void> | null = null;
   #starts: readonly number[] = [];
+  /** What was said to the log last. */
+  #noted = "";
 
   /** @param url - `null`: a program of the options, started when there are weights. */
   constructor(url: string | null, tools: ServerTools) {
@@ -178,6 +185,7 @@ export class Server {
       const { version, model } = isLoaded ? before : await this.#facts(signal);
       this.model = this.#tools.options.model || model;
       this.#verify({ version }, target);
+      await this.#compare(target);
       if (isMended) await this.probe(signal);
     } catch (error) {
       if (isMended) await this.#end(messageOf(error)); // an own one that does not serve is started anew
@@ -258,6 +266,31 @@ export class Server {
     if (found === target?.tag) return;
     if (found !== null) throw errors.ServerStale({ url: this.name, found, wanted: target?.tag ?? "none" });
     if (!trusts) throw errors.ServerUnverified({ url: this.name, what: "it has", kind });
+  }
+
+  /** Has the weights themselves checked, where the server offers that. @throws MUSTER_ERR_SERVER_CHECKSUM; then they are loaded again */
+  async #compare(target: WeightPlace): Promise<void> {
+    const { dialect, kind, times, trusts } = this.#tools.options;
+    if (!dialect.checksum || trusts) return;
+    const call = { signal: this.#closing.signal, timeoutMs: times.loadMs };
+    const found = await askChecksum(dialect.checksum, this.client, call);
+    if (typeof found === "string")
+      return this.#note(
+        `the inference server ${this.name} gives no checksum, so its weights go by their name: ${found}`,
+      );
+    const reason = this.#tools.checksums.admit(target, found, this.name);
+    if (reason === null) return;
+    this.#isTorn = true;
+    const error = errors.ServerChecksum({ url: this.name, tag: target.tag, reason, kind });
+    // Others may serve meanwhile: then nobody else would hear of it.
+    this.#note(error.message);
+    throw error;
+  }
+
+  #note(text: string): void {
+    if (this.#noted === text) return;
+    this.#noted = text;
+    this.#tools.note(text);
   }
 
   async #end(cause: string): Promise<void> {

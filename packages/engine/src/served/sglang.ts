@@ -1,5 +1,6 @@
 /** SGLang, from its published routes (docs/advanced_features/sglang_for_rl.md and native_api of sgl-project/sglang). */
 import { hasCode } from "@muster/base";
+import { textPairs } from "./checksums.ts";
 import { type ServerClient, tableIn } from "./client.ts";
 import { type Dialect, type Drawn, finishIn, numbersIn, textsIn, type WeightPlace, whilePaused } from "./dialect.ts";
 
@@ -64,6 +65,7 @@ export const sglangDialect: Dialect = {
       () => optional(client, "/continue_generation", {}),
     );
   },
+  checksum: { path: "/weights_checker", sumsIn },
   async abort(client, ids) {
     for (const rid of ids) await client.call({ path: "/abort_request", body: { rid, abort_all: false } });
   },
@@ -102,6 +104,18 @@ async function askEither(client: ServerClient, [newer, older]: readonly [string,
     if (!hasCode(error, "MUSTER_ERR_SERVER_REFUSES")) throw error;
     return await client.call({ path: older, signal });
   }
+}
+
+/** Each rank has a table of its tensors, and says which one it is. */
+function sumsIn({ ranks }: Readonly<Record<string, unknown>>) {
+  if (!Array.isArray(ranks)) return null;
+  const all: [string, string][] = [];
+  for (const rank of ranks) {
+    const pairs = textPairs(tableIn(rank?.checksums));
+    if (!pairs) return null;
+    for (const [name, sum] of pairs) all.push([`${JSON.stringify(rank.parallelism_info)} ${name}`, sum]);
+  }
+  return all;
 }
 
 /** Spans where the server has them; older ones stamp the last token alone. */

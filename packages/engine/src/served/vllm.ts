@@ -4,7 +4,8 @@
  */
 import { hasCode, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import type { ServerClient } from "./client.ts";
+import { textPairs } from "./checksums.ts";
+import { type ServerClient, tableIn } from "./client.ts";
 import { completionIn, completionOf } from "./completions.ts";
 import { type Dialect, type Drawn, textsIn, whilePaused } from "./dialect.ts";
 import { modelFacts } from "./openai.ts";
@@ -53,6 +54,8 @@ export const vllmDialect: Dialect = {
       () => tell("/resume", {}),
     );
   },
+  // Names are those of the shard: dp0:pp0:pcp0:tp0:model.norm.weight (https://docs.vllm.ai/en/latest/training/weight_checker/).
+  checksum: { path: "/weight_checker", sumsIn: ({ checksums }) => textPairs(tableIn(checksums)) },
 };
 
 /** @throws what the call throws; MUSTER_ERR_SERVER_ROUTES where the server has no such route */

@@ -9,6 +9,7 @@ import type { SectionSource } from "../engine.ts";
 import { errors } from "../errors.ts";
 import { makeFolderSync } from "../make-folder.ts";
 import { makeOwnedFolder } from "./owned-folder.ts";
+import { WeightSample } from "./weight-sample.ts";
 
 /** The model whose weights are written. */
 export interface WrittenModel {
@@ -36,6 +37,7 @@ export class WeightFiles {
   readonly #format: WeightFormat;
   readonly #windowMax: number;
   #places: readonly string[] = [];
+  readonly #samples = new Map<string, Uint16Array>();
 
   private constructor(folder: string, model: WrittenModel, { windowMax = windowBytes, ...format }: FilesOptions) {
     this.#folder = folder;
@@ -66,12 +68,14 @@ export class WeightFiles {
     const { tensors, modelConfig: config } = this.#model;
     const place = join(this.#folder, `${tag}${this.#format.format === "gguf" ? ".gguf" : ""}`);
     const partial = join(this.#folder, `.${randomUUID()}`);
+    const sample = new WeightSample(tensors);
+    const source = sampled(weights, sample);
     const files: Readonly<Record<string, Parts>> =
       this.#format.format === "gguf"
-        ? { "": encodeLlamaGguf({ config, tensors, weights: await wholeOf(weights), name: tag, ...this.#format }) }
+        ? { "": encodeLlamaGguf({ config, tensors, weights: await wholeOf(source), name: tag, ...this.#format }) }
         : {
             "config.json": [Buffer.from(`${JSON.stringify(config, null, 2)}\n`)],
-            "model.safetensors": safetensorsOf(tensors, weights, this.#windowMax),
+            "model.safetensors": safetensorsOf(tensors, source, this.#windowMax),
           };
     try {
       if (this.#format.format === "hf") await mkdir(partial);
@@ -86,8 +90,17 @@ export class WeightFiles {
     }
     const all = [...this.#places.filter((each) => each !== place), place];
     this.#places = all.slice(-kept);
-    for (const old of all.slice(0, -kept)) await rm(old, { recursive: true, force: true });
+    this.#samples.set(place, sample.values());
+    for (const old of all.slice(0, -kept)) {
+      this.#samples.delete(old);
+      await rm(old, { recursive: true, force: true });
+    }
     return place;
+  }
+
+  /** Sample of what was written to a path; `null` when it was not written here, or is gone. */
+  sampleOf(path: string): Uint16Array | null {
+    return this.#samples.get(path) ?? null;
   }
 
   async close(): Promise<void> {
@@ -125,6 +138,15 @@ async function* safetensorsOf(
     yield window;
   }
 }
+
+/** The source, of whose bytes a sample is taken on their way. */
+const sampled = ({ bytes, copyTo }: SectionSource, sample: WeightSample): SectionSource => ({
+  bytes,
+  copyTo: async (into, from = 0) => {
+    await copyTo(into, from);
+    sample.add(into, from);
+  },
+});
 
 async function wholeOf({ bytes, copyTo }: SectionSource): Promise<Uint8Array> {
   const whole = new Uint8Array(bytes);

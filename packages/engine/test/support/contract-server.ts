@@ -1,7 +1,9 @@
 /**
- * Inference servers written from the published routes of SGLang, vLLM and OpenAI's interface, which misbehave when asked to. Weights are a name: what is
- * loaded decides the version that answers carry. Unknown keys of requests are ignored, as SGLang does.
+ * Inference servers written from the published routes of SGLang, vLLM and OpenAI's interface, which misbehave when asked to. Of weights they have a name,
+ * which answers carry, and what their checksum hashes: the bytes of the files. Unknown keys of requests are ignored, as SGLang does.
  */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
@@ -38,6 +40,17 @@ export class ContractServer {
   /** Whether its answers name the model that the request named. */
   isEchoing = false;
   isPaused = false;
+  /** Whether it has a route for checksums of its weights. */
+  isHashing = true;
+  /** What a load does, beside taking the name: all of it, nothing, or something that went wrong on the way. */
+  loads: "well" | "nothing" | "other bytes" = "well";
+  /** What a load says that does nothing, with status 200. */
+  refusal = "";
+  /** So often the cache is not flushed, as while requests run. */
+  flushFails = 0;
+  /** Whether each object of each answer has a key that nobody knows. */
+  isFromTheFuture = false;
+  #contents = "as it started";
   /** Calls that are answered by 503 before it is up. */
   startsIn = 0;
   readonly calls: { readonly path: string; readonly body: Body }[] = [];
@@ -80,6 +93,7 @@ export class ContractServer {
   /** Another process at the same address, with the weights that it was started with. */
   async restart(port: number): Promise<void> {
     this.version = "default";
+    this.#contents = "as it started";
     this.isPaused = false;
     this.#server = this.#make();
     await this.#listen(port);
@@ -110,9 +124,27 @@ export class ContractServer {
     }
     const status = this.broken.get(path);
     if (status !== undefined) return json(response, status, { error: { message: "broken" } });
+    if (path === "/flush_cache" && this.flushFails > 0) {
+      this.flushFails -= 1;
+      return text400(response, "Flush cache failed. #queue-req: 0, #running-req: 2");
+    }
+    await this.#load(path, body);
     if (path === (this.kind === "sglang" ? "/generate" : "/v1/completions")) return this.#tokens(body, response);
     const table = this.#about(path, body);
-    json(response, table ? 200 : 404, table ?? { detail: "Not Found" });
+    json(response, table ? 200 : 404, this.#said(table ?? { detail: "Not Found" }));
+  }
+
+  /** Takes the bytes where a route names a folder of them. */
+  async #load(path: string, { model_path, kwargs }: Body): Promise<void> {
+    if (!["/update_weights_from_disk", "/collective_rpc", "/reload"].includes(path)) return;
+    if (this.loads === "nothing" || this.refusal !== "") return;
+    const folder = model_path ?? (kwargs as Body).weights_path;
+    const bytes = await readFile(`${folder}/model.safetensors`);
+    this.#contents = `${this.loads}: ${createHash("sha256").update(bytes).digest("hex")}`;
+  }
+
+  #said(table: Body): Body {
+    return this.isFromTheFuture ? (withMore(table) as Body) : table;
   }
 
   #about(path: string, body: Body): Body | null {
@@ -145,14 +177,32 @@ export class ContractServer {
         return { status: "ok" };
       case "/update_weights_from_disk":
         if (!this.isPaused) return { success: false, message: "not paused" };
+        if (this.refusal !== "") return { success: false, message: this.refusal };
         this.version = String(body.weight_version);
         return { success: true, message: "Succeeded" };
+      case "/weights_checker":
+        return this.isHashing ? this.#ranks() : null;
       case "/abort_request":
         this.aborted.push(String(body.rid));
         return {};
       default:
         return null;
     }
+  }
+
+  /** Two ranks, in either order: they answer when they are done. */
+  #ranks(): Body {
+    const ranks = [0, 1].map((tp_rank) => ({
+      checksums: { "model.norm.weight": this.#hash("norm"), "lm_head.weight": this.#hash(`head ${tp_rank}`) },
+      per_gpu_checksum: this.#hash(String(tp_rank)),
+      parallelism_info: { tp_rank, tp_size: 2 },
+    }));
+    const said = this.count("/weights_checker") % 2 === 0 ? ranks : ranks.reverse();
+    return { success: true, message: "", ranks: said, per_engine_checksum: this.#hash(JSON.stringify(said)) };
+  }
+
+  #hash(of: string): string {
+    return createHash("sha256").update(`${of} ${this.#contents}`).digest("hex");
   }
 
   #vllm(path: string, body: Body): Body | null {
@@ -166,7 +216,9 @@ export class ContractServer {
         this.isPaused = path === "/pause";
         return { status: "ok" };
       case "/collective_rpc":
-        return { results: [null] };
+        return this.refusal === "" ? { results: [null] } : { error: { message: this.refusal } };
+      case "/weight_checker":
+        return this.isHashing ? { checksums: { "dp0:pp0:pcp0:tp0:model.norm.weight": this.#hash("norm") } } : null;
       case "/reset_prefix_cache":
         return {};
       case "/update_weight_version":
@@ -201,7 +253,11 @@ export class ContractServer {
       more();
       return;
     }
-    json(response, 200, this.kind === "sglang" ? this.#generated(body, fault) : this.#completed(body, fault));
+    json(
+      response,
+      200,
+      this.#said(this.kind === "sglang" ? this.#generated(body, fault) : this.#completed(body, fault)),
+    );
   }
 
   #generated({ input_ids: prompt, sampling_params }: Body, fault: Fault | null): Body {
@@ -247,6 +303,16 @@ function drawnOf(
   const finish = fault === "aborts" ? "abort" : fault === "another end" || isWhole ? "stop" : "length";
   return { ids, logprobs: ids.map(() => -0.5), finish };
 }
+
+/** A value with an unknown key in each of its objects, but for tables of checksums, whose keys are names. */
+function withMore(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withMore);
+  if (typeof value !== "object" || value === null) return value;
+  const known = Object.entries(value).map(([key, of]) => [key, key === "checksums" ? of : withMore(of)]);
+  return { ...Object.fromEntries(known), from_the_future: { error: "none", success: false, weight_version: "x" } };
+}
+
+const text400 = (response: ServerResponse, text: string): void => void response.writeHead(400).end(text);
 
 function json(response: ServerResponse, status: number, value: unknown): void {
   response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
