@@ -73,7 +73,7 @@ class Figures:
 
     def __init__(self, batch: Batch):
         self._batch = batch
-        self._sums = {"tokens": 0, "clipped": 0, "klSum": 0.0, "entropySum": 0.0, "lossSum": 0.0}
+        self._sums = {"tokens": 0, "clipped": 0, "klSum": 0.0, "entropySum": 0.0, "lossSum": 0.0, "logprobGapSum": 0.0, "logprobGapMax": 0.0}
 
     def add(self, logprob: float, old_logprob: float, advantage: float, entropy: float = 0.0) -> float:
         """Takes one response token. Returns the derivative of the loss by its log-prob, 0 where the ratio is clipped."""
@@ -83,9 +83,10 @@ class Figures:
         is_clipped = ratio * advantage > bounded * advantage
         for name, value in (
             ("tokens", 1), ("clipped", int(is_clipped)), ("klSum", ratio - 1 - change), ("entropySum", entropy),
-            ("lossSum", -advantage * (bounded if is_clipped else ratio)),
+            ("lossSum", -advantage * (bounded if is_clipped else ratio)), ("logprobGapSum", abs(change)),
         ):
             self._sums[name] += value
+        self._sums["logprobGapMax"] = max(self._sums["logprobGapMax"], abs(change))
         return 0.0 if is_clipped else -advantage * ratio / self._batch.normalizer
 
     def result(self) -> dict:
@@ -132,7 +133,8 @@ class Worker:
         raise NotImplementedError
 
     def accumulate(self, batch: Batch, gradient: memoryview, call) -> dict:
-        """Writes the gradient at the candidate into `gradient`, float32, over whatever is there. Returns tokens, clipped, klSum, entropySum, lossSum."""
+        """Writes the gradient at the candidate into `gradient`, float32, over whatever is there. Returns tokens, clipped, klSum, entropySum, lossSum,
+        and where it counts them logprobGapSum, logprobGapMax, referenceKlSum."""
         raise NotImplementedError
 
     def open_reference(self, source: dict) -> None:

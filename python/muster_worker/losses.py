@@ -49,6 +49,35 @@ def values_of(rows: Rows, loss, clip_low: float, clip_high: float):
     return values * rows.mask, clipped & (rows.mask > 0)
 
 
+def no_figures(loss) -> dict:
+    """What add_figures() adds to; `referenceKlSum` only of a loss with a divergence."""
+    names = ("tokens", "clipped", "klSum", "entropySum", "lossSum", "logprobGapSum", "logprobGapMax")
+    return dict.fromkeys(names + (("referenceKlSum",) if loss.kl_coefficient > 0 else ()), 0)
+
+
+@torch.no_grad()
+def add_figures(figures: dict, rows: Rows, values, clipped):
+    """Adds the figures of rows whose `values` and `clipped` are those of values_of(). They are finite whatever comes: that a gradient is not is found by
+    `stage`, and then the step is skipped."""
+    change = ((rows.logprobs - rows.sampled) * rows.mask).double()
+    gaps = _bounded(change.abs())
+    figures["tokens"] += int(rows.mask.sum())
+    figures["clipped"] += int(clipped.sum())
+    figures["klSum"] += float((change.clamp(max=700).exp() - 1 - change).sum())
+    figures["entropySum"] += float((rows.entropy * rows.mask).double().sum())
+    figures["lossSum"] += float(torch.nan_to_num(values.double(), nan=0.0, posinf=1e300, neginf=-1e300).sum())
+    figures["logprobGapSum"] += float(gaps.sum())
+    figures["logprobGapMax"] = max(figures["logprobGapMax"], float(gaps.max()))
+    if "referenceKlSum" in figures:
+        apart = ((rows.logprobs - rows.reference) * rows.mask).double()
+        figures["referenceKlSum"] += float(_bounded(divergence("k3", apart)).sum())
+
+
+def _bounded(amounts):
+    """What is no number, or beyond what a figure may be, is as large as one may be."""
+    return torch.nan_to_num(amounts, nan=1e15).clamp(max=1e15)
+
+
 def divergence(estimator: str, apart):
     """KL to the reference policy by the drawn token, of apart = log p - log p_ref: k1, k2 or k3."""
     if estimator == "k1":

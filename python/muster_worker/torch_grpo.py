@@ -19,7 +19,7 @@ from .engines import Worker, table_of  # noqa: E402
 from .fingerprint import numeric_fingerprint  # noqa: E402
 from .hf_models import fill, open_model  # noqa: E402
 from .locked_pages import LockedPages  # noqa: E402
-from .losses import NAMES, Rows, values_of  # noqa: E402
+from .losses import NAMES, Rows, add_figures, no_figures, values_of  # noqa: E402
 from .rows import columns_of, entropy_of, parts_of, predicted, span_of, tokens_of  # noqa: E402
 from .service import Invalid, serve  # noqa: E402
 from .trained import Adapters, AllWeights  # noqa: E402
@@ -95,7 +95,7 @@ class TorchGrpo(Worker):
         before = self._before(parts, batch, call)
         self._load(self.candidate[0])
         self.model.zero_grad(set_to_none=True)
-        figures = dict.fromkeys(("tokens", "clipped", "klSum", "entropySum", "lossSum"), 0)
+        figures = no_figures(batch.loss)
         for part, earlier in zip(parts, before):
             call.check()
             self._backward(part, earlier, batch, figures)
@@ -184,18 +184,11 @@ class TorchGrpo(Worker):
                 reference, _ = predicted(self.reference, tokens, batch.temperature)
         if batch.loss.stale_correction != "off" and before is None:
             before = logprobs.detach()
-        weights, sampled, mask = columns.pop("weights"), columns["sampled"], columns["mask"]
+        weights = columns.pop("weights")
         rows = Rows(logprobs=logprobs, before=before, reference=reference, entropy=entropy, **columns)
         values, clipped = values_of(rows, batch.loss, batch.clip_low, batch.clip_high)
         ((values * weights).sum() / batch.normalizer).backward()
-        with torch.no_grad():
-            change = ((logprobs - sampled) * mask).double()
-            figures["tokens"] += int(mask.sum())
-            figures["clipped"] += int(clipped.sum())
-            # Figures are finite whatever comes: that a gradient is not is found by `stage`, and then the step is skipped.
-            figures["klSum"] += float((change.clamp(max=700).exp() - 1 - change).sum())
-            figures["entropySum"] += float((entropy * mask).double().sum())
-            figures["lossSum"] += float(torch.nan_to_num(values.double(), nan=0.0, posinf=1e300, neginf=-1e300).sum())
+        add_figures(figures, rows, values, clipped)
 
     def _load(self, flat):
         if self.loaded is flat:

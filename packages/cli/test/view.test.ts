@@ -174,6 +174,10 @@ describe("an event", () => {
     const figures =
       "step 7  version 7  reward 0.500  1.23k tokens  1.5 s  staleness 0\n" +
       "            loss -0.0123  kl 0.00031  clipped 1.2 %  entropy 1.23  gradient 0.52";
+    const apart = { logprobGap: 0.0021, logprobGapMax: 0.5, klReference: 0.012 };
+    expect(eventLine(event("step.committed", { ...committed, ...apart }))).toContain(
+      "kl 0.00031  kl to reference 0.012  log-prob gap 0.0021, at most 0.5  clipped 1.2 %",
+    );
     const line = eventLine(event("step.committed", committed));
     expect(line).toMatch(/^\d\d:\d\d:\d\d {4}step 7/);
     expect(line.slice(12)).toBe(figures);

@@ -157,6 +157,11 @@ export interface ShardStats {
   readonly entropySum: number;
   /** Loss of the tokens, before weights and division by the normalizer: of GRPO the clipped surrogate, negated. */
   readonly lossSum: number;
+  /** |trained − sampled| log-probability, nats: its sum over the tokens, and the largest of one token. Absent where the engine does not count it. */
+  readonly logprobGapSum?: number | undefined;
+  readonly logprobGapMax?: number | undefined;
+  /** KL(trained ‖ reference) by the estimator k3, whichever the loss has; absent where the loss has no divergence, or the engine does not count it. */
+  readonly referenceKlSum?: number | undefined;
 }
 
 /** What a policy engine adds to {@link EngineInfo}. */

@@ -1,6 +1,6 @@
 export { type AgentOptions, agentCommandOf } from "./agent/agent-command.ts";
 export { agentFunction } from "./agent/agent-function.ts";
-export { batchFiguresOf } from "./algorithms/batch-figures.ts";
+export { batchFiguresOf, referenceKlOf } from "./algorithms/batch-figures.ts";
 export { advantagesOf } from "./algorithms/grpo.ts";
 export { lossOf } from "./algorithms/loss-needs.ts";
 export { type Minibatch, type PlanOptions, planMinibatches } from "./algorithms/plan-minibatches.ts";

@@ -2,12 +2,12 @@
 import { groupIdOf, type Trajectory, type TrajectoryGroup } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { createEmbeddedPolicyEngine } from "../src/embedded/index.ts";
-import { batchFiguresOf, inlineState, type TrainSample } from "../src/index.ts";
+import { batchFiguresOf, inlineState, referenceKlOf, type TrainSample } from "../src/index.ts";
 import { gradientIn } from "../src/internal.ts";
 import { reference } from "./reference/llama.ts";
 import { openRollout, quiet, requestsOf, tiny } from "./rollout-fixture.ts";
 
-describe("loss, approximate KL, clipped tokens and entropy", () => {
+describe("loss, approximate KL, clipped tokens, entropy and the gap of log-probabilities", () => {
   it.each([1, 0.7])(
     "are those of a double-precision reference when the weights have moved, at %d",
     async (temperature) => {
@@ -41,7 +41,8 @@ describe("loss, approximate KL, clipped tokens and entropy", () => {
       const none = { logprob: () => 0, entropy: () => 0 };
       const tokens = batch.map((sample) => [...sample.tokens]);
       const { logprobs, entropies } = reference(tiny, moved, tokens, none, temperature);
-      const expected = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
+      const expected = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0, logprobGapSum: 0 };
+      let largest = 0;
       batch.forEach((sample, row) => {
         sample.logprobs.forEach((sampled, t) => {
           const at = sample.promptLength + t - 1;
@@ -54,13 +55,18 @@ describe("loss, approximate KL, clipped tokens and entropy", () => {
           expected.klSum += ratio - 1 - change;
           expected.entropySum += entropies[row]![at]!;
           expected.lossSum -= surrogate;
+          expected.logprobGapSum += Math.abs(change);
+          largest = Math.max(largest, Math.abs(change));
         });
       });
       expect(stats).toMatchObject({ tokens: expected.tokens, clipped: expected.clipped });
       expect(stats.clipped).toBeGreaterThan(0);
       expect(stats.klSum).toBeGreaterThan(0.01);
-      for (const name of ["klSum", "entropySum", "lossSum"] as const)
-        expect(stats[name] / stats.tokens).toBeCloseTo(expected[name] / expected.tokens, 4);
+      for (const name of ["klSum", "entropySum", "lossSum", "logprobGapSum"] as const)
+        expect(stats[name]! / stats.tokens).toBeCloseTo(expected[name] / expected.tokens, 4);
+      expect(stats.logprobGapMax).toBeCloseTo(largest, 4);
+      expect(largest).toBeGreaterThan(0.1);
+      expect(stats).not.toHaveProperty("referenceKlSum");
     },
   );
 });
@@ -106,6 +112,32 @@ describe("the figures of a batch", () => {
     const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
     const squares = rewards.reduce((sum, reward) => sum + (reward - mean) ** 2, 0);
     expect(figures.rewardSquares / squares).toBeCloseTo(1, 6);
+  });
+
+  it("have the KL of what was drawn to a reference policy, of the tokens in the loss of what teaches", () => {
+    const told = new Map<Trajectory, Float32Array>();
+    let [sum, tokens] = [0, 0];
+    const apart = groups.map((one, g) => ({
+      ...one,
+      trajectories: one.trajectories.map((each, k) => {
+        const response = each.logprobs.map((_, t) => -1 - 0.125 * t - 0.25 * k);
+        const mask = each.lossMask.map((_, t) => (t === 1 ? 0 : 1));
+        const drawn = { ...each, logprobs: response, lossMask: mask };
+        const expected = response.map((logprob, t) => logprob + (t % 3) - 1.5);
+        if (each.status !== "aborted") told.set(drawn, expected);
+        response.forEach((logprob, t) => {
+          if (t === 1 || g === 2 || each.status === "aborted") return;
+          const ratio = Math.exp(expected[t]! - logprob);
+          sum += ratio - 1 - Math.log(ratio);
+          tokens += 1;
+        });
+        return drawn;
+      }),
+    }));
+    const divergence = referenceKlOf(apart, told);
+    expect(divergence).toBeCloseTo(sum / tokens, 9);
+    expect(referenceKlOf([...apart].reverse(), told)).toBe(divergence);
+    expect(referenceKlOf([], told)).toBe(0);
   });
 
   it("are none of nothing", () => {

@@ -51,14 +51,14 @@ async function gradientOf(training: Partial<Training>) {
     ...{ lr: 0.02, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0, clipNorm: 0 },
   });
   const candidate = new Float32Array(engine.candidate().weights.slice().buffer);
-  await engine.accumulate(samples, options);
+  const stats = await engine.accumulate(samples, options);
   const logprobs = await engine.referenceLogprobs!(samples, { temperature, signal: quiet() });
-  return { out, first, begun, candidate, logprobs, loss };
+  return { out, first, begun, candidate, logprobs, loss, stats };
 }
 
 describe("the embedded trainer", () => {
   it("has the gradient of a loss with everything in it, at three sets of weights", async () => {
-    const { out, first, begun, candidate, logprobs } = await gradientOf({
+    const { out, first, begun, candidate, logprobs, stats } = await gradientOf({
       ...{ algorithm: "gspo", klCoefficient: 0.3, klEstimator: "k3", entropyCoefficient: 0.1 },
       ...{ staleCorrection: "truncate", staleCap: 1.1 },
     });
@@ -71,6 +71,16 @@ describe("the embedded trainer", () => {
         expect(logprobs[row]![t]).toBeCloseTo(anchor[row]![promptLength + t - 1]!, 5);
       });
     });
+    const divergence = samples.reduce(
+      (sum, { promptLength, logprobs: drawn }, row) =>
+        [...drawn].reduce((all, _, t) => {
+          const d = now[row]![promptLength + t - 1]! - anchor[row]![promptLength + t - 1]!;
+          return all + Math.exp(-d) - 1 + d;
+        }, sum),
+      0,
+    );
+    expect(divergence).toBeGreaterThan(0.001);
+    expect(stats.referenceKlSum).toBeCloseTo(divergence, 4);
     // Written out for sequences: s · A · w, where both ratios are geometric means.
     const coefficient = (row: number, at: number): number => {
       const { promptLength, logprobs: drawn, advantage, weight = 1 } = samples[row]!;

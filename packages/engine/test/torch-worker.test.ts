@@ -76,8 +76,8 @@ describe("the trainer in PyTorch", () => {
     }
     const [ours, theirs] = [outcomes[0]!, outcomes[1]!];
     expect(theirs.stats).toMatchObject({ tokens: 4, clipped: ours.stats.clipped });
-    for (const figure of ["klSum", "entropySum", "lossSum"] as const)
-      expect(Math.abs(theirs.stats[figure] / ours.stats[figure] - 1), figure).toBeLessThan(1e-4);
+    for (const figure of ["klSum", "entropySum", "lossSum", "logprobGapSum", "logprobGapMax"] as const)
+      expect(Math.abs(theirs.stats[figure]! / ours.stats[figure]! - 1), figure).toBeLessThan(1e-4);
     expect(Math.abs(theirs.gradNorm / ours.gradNorm - 1)).toBeLessThan(1e-4);
     expect(distance(theirs.out, ours.out)).toBeLessThan(1e-4);
     expect(distance(theirs.moved, ours.moved)).toBeLessThan(0.02); // the sign of a gradient near zero decides on a whole step of Adam
@@ -131,8 +131,15 @@ describe("the trainer in PyTorch", () => {
     }
     const [ours, theirs] = [outcomes[0]!, outcomes[1]!];
     expect(theirs.stats).toMatchObject({ tokens: 4, clipped: ours.stats.clipped });
-    for (const figure of ["klSum", "entropySum", "lossSum"] as const)
-      expect(Math.abs(theirs.stats[figure] / ours.stats[figure] - 1), figure).toBeLessThan(2e-3);
+    for (const figure of [
+      "klSum",
+      "entropySum",
+      "lossSum",
+      "logprobGapSum",
+      "logprobGapMax",
+      "referenceKlSum",
+    ] as const)
+      expect(Math.abs(theirs.stats[figure]! / ours.stats[figure]! - 1), figure).toBeLessThan(2e-3);
     expect(distance(theirs.out, ours.out)).toBeLessThan(2e-3);
     theirs.logprobs.forEach((row, i) => {
       expect(distance(row, ours.logprobs[i]!)).toBeLessThan(1e-5);

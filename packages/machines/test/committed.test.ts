@@ -35,6 +35,26 @@ describe("a commit", () => {
     });
   });
 
+  it("says how far log-probabilities were apart, and the KL to a reference, where all of its members do", () => {
+    const gap = (tokens: number, sum: number, max: number) => ({ logprobGap: { tokens, sum, max } });
+    const one = stats({ ...gap(4, 0.5, 0.25), referenceKlSum: 1 });
+    const other = stats({ ...gap(6, 2, 1.5), tokens: 30, referenceKlSum: 3 });
+    const both = committedOf(stepping({ p0: vote(one), p1: vote(other) }));
+    expect(both).toMatchObject({ logprobGap: 0.25, logprobGapMax: 1.5, klReference: 0.1 });
+    const idle = stats({ ...gap(0, 0, 0), tokens: 0, referenceKlSum: 0 });
+    expect(committedOf(stepping({ p0: vote(one), p1: vote(idle) }))).toMatchObject({
+      ...{ logprobGap: 0.125, logprobGapMax: 0.25, klReference: 0.1 },
+    });
+    for (const silent of [
+      committedOf(stepping({ p0: vote(one), p1: vote(stats()) })),
+      committedOf(stepping({ p0: vote(idle), p1: vote(idle) })),
+      committedOf(stepping({ p0: vote(null), p1: vote(null) })),
+    ])
+      for (const absent of ["logprobGap", "logprobGapMax", "klReference"]) expect(silent).not.toHaveProperty(absent);
+    const drawn = vote(stats({ batch: { ...batch, referenceKl: 0.375 } }));
+    expect(committedOf(stepping({ p0: drawn, p1: drawn }))?.klReference).toBe(0.375);
+  });
+
   it("says nothing of work of which its members say nothing, and divides by no less than one token", () => {
     const silent = committedOf(stepping({ p0: vote(null), p1: vote(null) }));
     expect(silent).toMatchObject({

@@ -35,6 +35,15 @@ const rows = {
     "policy",
     "KL of the policy that sampled and the one that trains, nats per response token: the estimator r - 1 - log r.",
   ],
+  logprobGap: [
+    "policy",
+    "Mean distance of trained and sampled log-probabilities before the first update of the step, nats per response token.",
+  ],
+  logprobGapMax: [
+    "policy",
+    "Largest distance of trained and sampled log-probabilities of a token before the first update of the step, in nats.",
+  ],
+  klReference: ["policy", "KL to the reference policy, nats per response token: the estimator k3."],
   clipFraction: ["policy", "Share of response tokens whose ratio was clipped, 0 to 1."],
   entropy: ["policy", "Entropy of the trained policy, nats per response token."],
   gradNorm: ["policy", "Norm of the gradient of the last update of the step, before clipping."],

@@ -28,6 +28,9 @@ describe("a vote", () => {
     const message = { ...voted, body: { ...voted.body, stats } } as typeof voted;
     expect(decodeMessage(encodeMessage(message))).toEqual(message);
     expect(flawWith({})).toBeNull();
+    expect(
+      flawWith({ logprobGap: { tokens: 70, sum: 1, max: 1e15 }, referenceKlSum: -1e-9 }, { referenceKl: 2 }),
+    ).toBeNull();
     expect(flawWith({}, { components: Array.from({ length: 32 }, () => form), componentsMore: 8 })).toBeNull();
   });
 
@@ -37,6 +40,12 @@ describe("a vote", () => {
     [{ entropySum: 2e15 }, {}],
     [{ tokens: -1 }, {}],
     [{ clipped: 71 }, {}],
+    [{ logprobGap: { tokens: 71, sum: 1, max: 1 } }, {}],
+    [{ logprobGap: { tokens: 70, sum: -1, max: 1 } }, {}],
+    [{ logprobGap: { tokens: 70, sum: 1, max: 2e15 } }, {}],
+    [{ logprobGap: { tokens: 70, sum: 1 } }, {}],
+    [{ referenceKlSum: Number.NaN }, {}],
+    [{}, { referenceKl: 2e15 }],
     [{}, { evenGroups: 5 }],
     [{}, { truncated: 16 }],
     [{}, { rewardSquares: -1 }],

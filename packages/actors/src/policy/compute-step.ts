@@ -15,10 +15,11 @@ import {
   type Minibatch,
   type PolicyEngine,
   planMinibatches,
+  referenceKlOf,
   referenceLogprobsOf,
   type ShardStats,
 } from "@muster/engine";
-import { figureMax, type JobConfig, type StepStats, type TrajectoryGroup } from "@muster/protocol";
+import { figureMax, type JobConfig, type StepStats, type TrajectoryGroup, trainingDefaults } from "@muster/protocol";
 import { errors } from "../errors.ts";
 
 /** What a step is computed with. */
@@ -68,12 +69,35 @@ export async function computeStep(
     klSum: sayable(sum((total) => total.klSum)),
     entropySum: sayable(sum((total) => total.entropySum)),
     lossSum: sayable(sum((total) => total.lossSum)),
+    ...firstGapOf(totals),
+    ...referenceKlSumOf(totals, config),
     gradNorm: sayable(totals.at(-1)?.gradNorm ?? 0),
     computeMs: Math.max(0, clock.now() - startedMs - reduceMs),
     reduceMs,
-    batch: { ...batchFiguresOf(groups), lr: learningRateOf(step, config) },
+    batch: {
+      ...batchFiguresOf(groups),
+      lr: learningRateOf(step, config),
+      ...(reference && { referenceKl: sayable(referenceKlOf(groups, reference)) }),
+    },
   };
   return { finite, stats };
+}
+
+/** Before the first update nothing but the sampler's arithmetic and the age of its weights sets both apart. Absent where a shard had no such figure. */
+function firstGapOf([first]: readonly Totals[]): Pick<StepStats, "logprobGap"> {
+  if (first?.logprobGapSum === undefined || first.logprobGapMax === undefined) return {};
+  const { tokens, logprobGapSum, logprobGapMax } = first;
+  return { logprobGap: { tokens, sum: sayable(logprobGapSum), max: sayable(logprobGapMax) } };
+}
+
+/** Only of a job with a divergence in its loss, and where every shard had the figure. */
+function referenceKlSumOf(
+  totals: readonly Totals[],
+  { training = trainingDefaults }: JobConfig,
+): Pick<StepStats, "referenceKlSum"> {
+  if (lossOf(training).klCoefficient === 0) return {};
+  const sum = totals.reduce<number | undefined>((all, total) => bothOf(all, total.referenceKlSum, plus), 0);
+  return sum === undefined ? {} : { referenceKlSum: sayable(sum) };
 }
 
 function learningRateOf(step: number, { optimizer, steps }: JobConfig): number {
@@ -100,7 +124,10 @@ async function runMinibatch(
   const { gradientElements } = engine.info();
   const gradientIn = (view: (window: ShardWindow) => Float32Array): GradientMemory =>
     gradientThrough(gradientElements, view, windowMax);
-  const totals: Totals = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0, gradNorm: 0, reduceMs: 0 };
+  const totals: Totals = {
+    ...{ tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0, gradNorm: 0, reduceMs: 0 },
+    ...{ logprobGapSum: 0, logprobGapMax: 0, referenceKlSum: 0 },
+  };
   const written: number[] = [];
   let mine = totals;
   for (const [index, samples] of minibatch.shards.entries()) {
@@ -131,13 +158,26 @@ async function runMinibatch(
 }
 
 /** What an engine counts goes to the controller, where it must be true. @throws MUSTER_ERR_ENGINE_STATS_INVALID */
-function checkCounts({ tokens, clipped }: ShardStats): void {
+function checkCounts({ tokens, clipped, logprobGapSum = 0, logprobGapMax = 0 }: ShardStats): void {
   const require = (holds: boolean, field: string, value: number, rule: string): void => {
     if (!holds) throw errors.EngineStatsInvalid({ field, value: String(value), rule });
   };
   require(Number.isSafeInteger(tokens) && tokens >= 0, "tokens", tokens, "a whole number, 0 or more");
   const isPart = Number.isSafeInteger(clipped) && clipped >= 0 && clipped <= tokens;
   require(isPart, "clipped", clipped, `a whole number from 0 to tokens = ${tokens}`);
+  require(!(logprobGapSum < 0), "logprobGapSum", logprobGapSum, "0 or more, or absent");
+  require(!(logprobGapMax < 0), "logprobGapMax", logprobGapMax, "0 or more, or absent");
+}
+
+const plus = (one: number, other: number): number => one + onGrid(other);
+
+/** What is known of a whole only where it is known of both parts. */
+function bothOf(
+  one: number | undefined,
+  other: number | undefined,
+  of: (one: number, other: number) => number,
+): number | undefined {
+  return one === undefined || other === undefined ? undefined : of(one, other);
 }
 
 function addStats(totals: Totals, stats: ShardStats): Totals {
@@ -149,5 +189,8 @@ function addStats(totals: Totals, stats: ShardStats): Totals {
     klSum: totals.klSum + onGrid(stats.klSum),
     entropySum: totals.entropySum + onGrid(stats.entropySum),
     lossSum: totals.lossSum + onGrid(stats.lossSum),
+    logprobGapSum: bothOf(totals.logprobGapSum, stats.logprobGapSum, plus),
+    logprobGapMax: bothOf(totals.logprobGapMax, stats.logprobGapMax, Math.max),
+    referenceKlSum: bothOf(totals.referenceKlSum, stats.referenceKlSum, plus),
   };
 }

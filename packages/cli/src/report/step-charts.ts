@@ -25,6 +25,8 @@ interface Section {
   readonly unit: string;
   readonly lines: readonly Line[];
   readonly include?: readonly [number, number];
+  /** Drawn only where a step has it. */
+  readonly isOptional?: boolean;
 }
 
 const sections: readonly Section[] = [
@@ -38,6 +40,23 @@ const sections: readonly Section[] = [
     unit: "nats per token",
     lines: [{ color: "c4", name: "KL", of: (step) => step.approx_kl }],
     include: [0, 0],
+  },
+  {
+    title: "Log-prob gap",
+    unit: "trainer and sampler before the first update, nats per token",
+    lines: [
+      { color: "faint", name: "largest", of: (step) => step.logprob_gap_max },
+      { color: "c4", name: "mean", of: (step) => step.logprob_gap },
+    ],
+    include: [0, 0],
+    isOptional: true,
+  },
+  {
+    title: "KL to the reference",
+    unit: "nats per token",
+    lines: [{ color: "c2", name: "reference KL", of: (step) => step.kl_reference }],
+    include: [0, 0],
+    isOptional: true,
   },
   {
     title: "Clipped tokens",
@@ -119,7 +138,9 @@ const sections: readonly Section[] = [
 /** Draws them all; a sentence instead of many empty ones before the first step. */
 export function stepSections(steps: readonly StepRecord[]): readonly Markup[] {
   if (steps.length === 0) return [html`<section><p class="none">No step is committed yet.</p></section>`];
-  return [...sections, ...componentSections(steps)].map((section) => sectionOf(section, steps));
+  const isDrawn = ({ isOptional, lines }: Section): boolean =>
+    !isOptional || steps.some((step) => lines.some(({ of }) => Number.isFinite(of(step))));
+  return [...sections, ...componentSections(steps)].filter(isDrawn).map((section) => sectionOf(section, steps));
 }
 
 /** Parts of rewards that are drawn: those that came first. */

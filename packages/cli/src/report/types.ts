@@ -75,6 +75,11 @@ export interface StepRecord {
   readonly loss: number;
   /** KL of the policy that sampled and the one that trains, per response token: the estimator r − 1 − log r. */
   readonly approx_kl: number;
+  /** Distance of trained and sampled log-probabilities before the first update of the step, nats per response token: mean and maximum. */
+  readonly logprob_gap: number | null;
+  readonly logprob_gap_max: number | null;
+  /** KL to the reference policy, nats per response token; `null` where the job has none. */
+  readonly kl_reference: number | null;
   /** Share of tokens whose ratio was clipped, 0 to 1. */
   readonly clip_fraction: number;
   /** Nats per response token. */

@@ -12,10 +12,14 @@ const indent = " ".repeat(12);
 
 /** What people who train look at, in four lines or fewer. */
 export function figuresText(body: Committed): string {
-  const { loss, approxKl, clipFraction, entropy, gradNorm, lr } = body;
+  const { loss, approxKl, logprobGap, logprobGapMax, klReference, clipFraction, entropy, gradNorm, lr } = body;
   const policy = [
     `loss ${compact(loss)}`,
     `kl ${compact(approxKl)}`,
+    ...(klReference === undefined ? [] : [`kl to reference ${compact(klReference)}`]),
+    ...(logprobGap === undefined || logprobGapMax === undefined
+      ? []
+      : [`log-prob gap ${compact(logprobGap)}, at most ${compact(logprobGapMax)}`]),
     `clipped ${percent(clipFraction)}`,
     `entropy ${compact(entropy)}`,
     `gradient ${compact(gradNorm)}`,

@@ -81,12 +81,25 @@ describe("htmlReport", () => {
   it("gives every picture a title and a description, and every table head cell a scope", () => {
     const page = htmlReport(runRecord());
     const pictures = [...page.matchAll(/<svg [^>]*>(.{0,60})/gs)];
-    expect(pictures).toHaveLength(15);
+    expect(pictures).toHaveLength(16);
     for (const picture of pictures) {
       expect(picture[0]).toContain('role="img"');
       expect(picture[1]).toMatch(/^<title>[^<]+<\/title><desc>/);
     }
     for (const tag of tagsOf(page).filter(({ name }) => name === "th")) expect(tag.attributes).toContain("scope=");
+  });
+
+  it("draws the gap of log-probabilities and the KL to a reference only where a step has them", () => {
+    const record = runRecord();
+    const titles = (patch: object): number[] => {
+      const page = htmlReport({ ...record, steps: record.steps.map((step) => ({ ...step, ...patch })) });
+      return ["Log-prob gap", "KL to the reference"].map((title) => page.split(`<title>${title}</title>`).length - 1);
+    };
+    expect(titles({})).toEqual([1, 0]);
+    expect(titles({ kl_reference: 0.01 })).toEqual([1, 1]);
+    expect(titles({ logprob_gap: null, logprob_gap_max: null })).toEqual([0, 0]);
+    // Lines that an earlier version of Muster wrote.
+    expect(titles({ logprob_gap: undefined, logprob_gap_max: undefined, kl_reference: undefined })).toEqual([0, 0]);
   });
 
   it("draws one lane for each replica in natural order, one bar for each life, and marks deaths", () => {

@@ -7,11 +7,13 @@ import {
   type TrajectoryGroup,
 } from "@muster/protocol";
 import { hasSpread } from "./dapo.ts";
+import { exponential } from "./exponential.ts";
+import { divergenceOf } from "./kl.ts";
+import type { ReferenceLogprobs } from "./returns.ts";
 
 /** Counts a batch. Groups with fewer than two trajectories that are valid teach nothing: they count as groups only, as they do in receipts. */
 export function batchFiguresOf(groups: readonly TrajectoryGroup[]): Omit<BatchFigures, "lr"> {
-  const ordered = [...groups].sort((a, b) => a.index - b.index || a.attempt - b.attempt);
-  const valid = ordered.flatMap(validOf);
+  const valid = inOrder(groups).flatMap(validOf);
   const rewards = spreadOf(valid.map(({ reward }) => reward));
   return {
     groups: groups.length,
@@ -25,6 +27,26 @@ export function batchFiguresOf(groups: readonly TrajectoryGroup[]): Omit<BatchFi
     ...componentsOf(valid),
   };
 }
+
+/**
+ * KL(sampled ‖ reference) of the tokens in the loss, where a divergence is taken off the reward: the mean of the estimator k3, in nats. A function of the
+ * batch and of what the reference says of it, summed in the same order everywhere.
+ */
+export function referenceKlOf(groups: readonly TrajectoryGroup[], reference: ReferenceLogprobs): number {
+  let [sum, tokens] = [0, 0];
+  for (const trajectory of inOrder(groups).flatMap(validOf)) {
+    const expected = reference.get(trajectory);
+    trajectory.logprobs.forEach((logprob, t) => {
+      if (trajectory.lossMask[t] !== 1 || !expected) return;
+      sum += divergenceOf("k3", logprob - expected[t]!, exponential).value;
+      tokens += 1;
+    });
+  }
+  return sum / Math.max(1, tokens);
+}
+
+const inOrder = (groups: readonly TrajectoryGroup[]): readonly TrajectoryGroup[] =>
+  [...groups].sort((a, b) => a.index - b.index || a.attempt - b.attempt);
 
 /** What the parts of rewards are, by name in order: those that have them count, and the rest does not. */
 function componentsOf(valid: readonly Trajectory[]): Pick<BatchFigures, "components" | "componentsMore"> {

@@ -1,5 +1,6 @@
 /** Gradient of the clipped surrogate over a list of samples: fills batches, asks the core, turns log-probs into loss coefficients. */
 import { trainingDefaults } from "@muster/protocol";
+import { divergenceOf } from "../algorithms/kl.ts";
 import { responseLoss } from "../algorithms/response-loss.ts";
 import type { AccumulateOptions, LossOptions, ShardStats, TrainSample } from "../engine.ts";
 import { errors } from "../errors.ts";
@@ -12,6 +13,10 @@ interface Totals {
   klSum: number;
   entropySum: number;
   lossSum: number;
+  logprobGapSum: number;
+  logprobGapMax: number;
+  /** Only where the loss has a divergence. */
+  referenceKlSum?: number;
 }
 
 /** Where weights lie that a loss looks at. */
@@ -32,7 +37,7 @@ export async function addGradient(
 ): Promise<ShardStats> {
   const { options } = work;
   const { loss = plainLoss } = options;
-  const totals: Totals = { tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0 };
+  const totals = noTotals(loss);
   for (const batch of batchesOf(core, work)) {
     options.signal.throwIfAborted();
     const length = fillTokens(
@@ -56,6 +61,11 @@ export async function addGradient(
 
 /** GRPO with nothing added. */
 const plainLoss: LossOptions = trainingDefaults;
+
+const noTotals = ({ klCoefficient }: LossOptions): Totals => ({
+  ...{ tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0, logprobGapSum: 0, logprobGapMax: 0 },
+  ...(klCoefficient > 0 ? { referenceKlSum: 0 } : {}),
+});
 
 /** Log-probabilities of the response tokens of each sample under some weights; yields between batches. */
 export async function logprobsUnder(
@@ -151,6 +161,10 @@ function fillCoefficients(
       totals.klSum += exp(change) - 1 - change;
       totals.entropySum += entropies[t]!;
       totals.lossSum += value;
+      totals.logprobGapSum += Math.abs(change);
+      totals.logprobGapMax = Math.max(totals.logprobGapMax, Math.abs(change));
+      if (response.reference && totals.referenceKlSum !== undefined)
+        totals.referenceKlSum += divergenceOf("k3", logprobs[t]! - response.reference[t]!, exp).value;
     });
   });
 }

@@ -100,6 +100,9 @@ export const statsSchema = z.object({
   klSum: z.number(),
   entropySum: z.number(),
   lossSum: z.number(),
+  logprobGapSum: z.number().min(0).optional(),
+  logprobGapMax: z.number().min(0).optional(),
+  referenceKlSum: z.number().optional(),
 });
 
 /** Outcome of an update: a norm that is not finite is `null`, since JSON has no other number for it. */

@@ -44,6 +44,11 @@ const moreFigures = {
   /** Largest distance of their weights from those of the first rank, as a share of these weights' norm; about. */
   drift: z.number().nonnegative().optional(),
   lr: z.number().nonnegative().optional(),
+  /** |trained − sampled| log-probability before the first update of the step, nats: mean and maximum over the tokens of its first minibatch. */
+  logprobGap: z.number().nonnegative().optional(),
+  logprobGapMax: z.number().nonnegative().optional(),
+  /** KL to the reference policy, nats per response token, where the job has one. */
+  klReference: z.number().optional(),
   /** Response tokens of a trajectory, and the share of those that ended because there was no room for more. */
   lengthMean: z.number().nonnegative().optional(),
   lengthMax: countSchema.optional(),

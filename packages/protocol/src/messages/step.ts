@@ -47,6 +47,8 @@ const batchFiguresSchema = z
     componentsMore: countSchema.optional(),
     /** Learning rate of the step. */
     lr: amountSchema,
+    /** KL(sampled ‖ reference), nats per token in the loss; only where a divergence from a reference policy is taken off the reward. */
+    referenceKl: figureSchema.optional(),
   })
   .refine(
     ({ groups, evenGroups, trajectories, truncated, rewardLeast, rewardMost, components = [] }) =>
@@ -68,6 +70,10 @@ const statsSchema = z
     klSum: figureSchema,
     entropySum: figureSchema,
     lossSum: figureSchema,
+    /** |trained − sampled| log-probability before the first update of the step, over the tokens of this replica's part of the first minibatch. */
+    logprobGap: z.strictObject({ tokens: countSchema, sum: amountSchema, max: amountSchema }).optional(),
+    /** KL(trained ‖ reference); only where a divergence from a reference policy is in the loss. */
+    referenceKlSum: figureSchema.optional(),
     /** Norm of the last reduced gradient; equal on all members. */
     gradNorm: figureSchema,
     computeMs: z.number().nonnegative(),
@@ -75,7 +81,11 @@ const statsSchema = z
     /** Absent in journals of programs that did not count it. */
     batch: batchFiguresSchema.optional(),
   })
-  .refine(({ clipped, tokens }) => clipped <= tokens, "more tokens are clipped than there are");
+  .refine(({ clipped, tokens }) => clipped <= tokens, "more tokens are clipped than there are")
+  .refine(
+    ({ logprobGap, tokens }) => (logprobGap?.tokens ?? 0) <= tokens,
+    "more tokens are in the first minibatch than there are",
+  );
 
 /** What a member reports of its share of a step. */
 export type StepStats = z.infer<typeof statsSchema>;

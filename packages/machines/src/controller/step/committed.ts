@@ -66,12 +66,33 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     entropy: sum(({ entropySum }) => entropySum) / trained,
     loss: sum(({ lossSum }) => lossSum) / trained,
     approxKl: sum(({ klSum }) => klSum) / trained,
+    ...gapFieldsOf(stats),
+    ...klReferenceOf(stats),
     ...batchFieldsOf(receipts, winners),
     ...speedsOf(before, { tokens, groups: receipts.length, ...times }),
     held: heldIn(before, lineage),
     places: placesOf(receipts),
     ...(receipts.length < size ? { coverage: receipts.length / size } : {}),
   };
+}
+
+/** Distances of log-probabilities: of a part of the tokens they would depend on who computed which part, so all trainers say theirs, or none counts. */
+function gapFieldsOf(stats: readonly StepStats[]): Partial<Committed> {
+  const gaps = stats.flatMap(({ logprobGap }) => logprobGap ?? []);
+  const tokens = gaps.reduce((sum, gap) => sum + gap.tokens, 0);
+  if (gaps.length < stats.length || tokens === 0) return {};
+  return {
+    logprobGap: gaps.reduce((sum, gap) => sum + gap.sum, 0) / tokens,
+    logprobGapMax: Math.max(...gaps.map(({ max }) => max)),
+  };
+}
+
+/** Of a divergence in the loss; as {@link gapFieldsOf}. */
+function klReferenceOf(stats: readonly StepStats[]): Partial<Committed> {
+  const sums = stats.flatMap(({ referenceKlSum }) => referenceKlSum ?? []);
+  const tokens = stats.reduce((sum, own) => sum + own.tokens, 0);
+  if (sums.length < stats.length || tokens === 0) return {};
+  return { klReference: sums.reduce((sum, own) => sum + own, 0) / tokens };
 }
 
 /** What a trainer counted over the whole batch, where that fits the receipts: all read the same groups, so one of them is enough. */
@@ -85,6 +106,7 @@ function batchFieldsOf(receipts: readonly GroupReceipt[], winners: readonly Step
   const divisor = Math.max(1, completed);
   return {
     lr: batch.lr,
+    ...(batch.referenceKl === undefined ? {} : { klReference: batch.referenceKl }),
     lengthMean: tokens / divisor,
     lengthMax: batch.longest,
     truncated: batch.truncated / divisor,
