@@ -3,6 +3,7 @@
 import type { JobConfig } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { configContradictions } from "../src/registry/contradictions.ts";
+import { servedOptionsOf } from "../src/served/options.ts";
 import { flagProblems } from "../src/served/repeats.ts";
 
 const flags = "--enable-deterministic-inference --disable-radix-cache";
@@ -22,6 +23,7 @@ describe("the flags of a server", () => {
     ["sglang", "--disable-radix-cache", {}, "no --enable-deterministic-inference"],
     ["sglang", "--enable-deterministic-inference", {}, "no --disable-radix-cache"],
     ["sglang", flags, { SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT: "true" }, "set it to 0"],
+    ["sglang", flags, { SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT: "y" }, "set it to 0"],
     ["sglang", `${flags} --speculative-algorithm EAGLE`, {}, "--speculative"],
     ["sglang", `${flags} --quantization=fp8`, {}, "--quantization"],
     ["vllm", "--no-enable-prefix-caching", {}, "VLLM_BATCH_INVARIANT=1 is not"],
@@ -38,6 +40,26 @@ describe("the flags of a server", () => {
       "engine.vllm.url: the server runs already",
     );
     expect(flagProblems({ kind: "openai", command: { words: ["x"], env: {} } })).toHaveLength(1);
+  });
+});
+
+describe("the environment of a server that Muster starts", () => {
+  const fallback = "SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT";
+  const started = (line: string, environment = "", parent = {}) =>
+    servedOptionsOf("sglang", { command: `server --port {port} ${line}`, environment }, parent);
+
+  it("has SGLang's batch-variant fallback off where its flags ask for determinism, and nothing set where they do not", () => {
+    expect(started(flags).command?.env).toEqual({ [fallback]: "0" });
+    expect(started("--rl-on-policy-target fsdp").command?.env).toEqual({ [fallback]: "0" });
+    expect(started("").command?.env).toEqual({});
+  });
+
+  it("keeps what the job, or the shell, says of it, and certify refuses the fallback that is on", () => {
+    for (const options of [started(flags, `${fallback}=true`), started(flags, "", { [fallback]: "true" })]) {
+      expect(options.command?.env).toEqual({ [fallback]: "true" });
+      expect(flagProblems(options).map(({ text }) => text)).toEqual([expect.stringContaining("set it to 0")]);
+    }
+    expect(flagProblems(started(flags, `${fallback}=0`, { [fallback]: "true" }))).toEqual([]);
   });
 });
 

@@ -53,9 +53,9 @@ function argumentsOf(pid: string): string {
   }
 }
 
-async function open(fault: string): Promise<RolloutEngine> {
-  const adapter = servedAdapterOf("openai", process.env);
-  const command = `'${process.execPath}' '${program}' {port} {tag} '${fault}' {model}`;
+async function open(fault: string, kind: "openai" | "sglang" = "openai", flags = ""): Promise<RolloutEngine> {
+  const adapter = servedAdapterOf(kind, process.env);
+  const command = `'${process.execPath}' '${program}' {port} {tag} '${fault}' {model} ${flags}`;
   const times = { health_seconds: 0.3, start_seconds: 10, call_seconds: 0.5 };
   const options = adapter.schema.parse({ command, folder: folder.path, ...times });
   engine = await adapter.openRollout!(options as Parameters<NonNullable<typeof adapter.openRollout>>[0], {
@@ -94,6 +94,13 @@ describe("a server that the engine starts", () => {
       /started-server\.mjs .* ended: exit code 3; it said last: no such device/,
     );
     expect(engine.weightVersion()).toBeNull();
+  });
+
+  it("has the environment that its flags ask for", async () => {
+    const engine = await open("environment", "sglang", "--enable-deterministic-inference");
+    await expect(engine.updateWeights(inlineWeights(1, weights))).rejects.toThrow(
+      /it said last: SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT=0/,
+    );
   });
 });
 

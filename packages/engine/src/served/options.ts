@@ -6,6 +6,7 @@ import type { EngineOptions } from "../registry/adapter.ts";
 import type { ClientTimes } from "./client.ts";
 import type { Dialect } from "./dialect.ts";
 import { openaiDialect } from "./openai.ts";
+import { withLaunchEnvironment } from "./repeats.ts";
 import { sglangDialect } from "./sglang.ts";
 import { vllmDialect } from "./vllm.ts";
 
@@ -100,7 +101,7 @@ export function servedOptionsOf(
   return {
     ...{ kind, dialect, urls, format: table.weights, folder: table.folder, model: table.model },
     ...{ count: words ? 1 : table.servers, concurrency: table.concurrency, tries: table.tries },
-    command: words && { words, env: { ...inheritedOf(parent), ...env } },
+    command: words && withLaunchEnvironment(kind, { words, env: { ...inheritedOf(parent), ...env } }),
     keyFile: table.api_key_file,
     trusts: table.unverified === "accept",
     logprobs: table.logprobs === "server" ? dialect.logprobs : table.logprobs,

@@ -5,7 +5,9 @@
  */
 import type { WorkerCommand } from "../programs/command.ts";
 import type { EngineProblem } from "../registry/adapter.ts";
-import type { ServedKind, ServedOptions } from "./options.ts";
+import type { Dialect } from "./dialect.ts";
+
+type ServedKind = Dialect["kind"];
 
 interface Rule {
   readonly holds: (command: WorkerCommand) => boolean;
@@ -21,11 +23,16 @@ const hasNone =
   ({ words }: WorkerCommand) =>
     !words.some((word) => word.startsWith(prefix));
 const isOn = (value: string | undefined): boolean => value !== undefined && /^(1|true|yes|on)$/i.test(value);
+const isOff = (value: string | undefined): boolean => value === undefined || /^(0|false|no|n|off)$/i.test(value);
+
+/** Products of matrices that depend on the batch, where SGLang has no kernel that does not. */
+const fallback = "SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT";
+const asksForEqual = has("--enable-deterministic-inference", "--rl-on-policy-target");
 
 const rules: Readonly<Record<Exclude<ServedKind, "openai">, readonly Rule[]>> = {
   sglang: [
     {
-      holds: has("--enable-deterministic-inference", "--rl-on-policy-target"),
+      holds: asksForEqual,
       says: "it has no --enable-deterministic-inference: a response depends on the batch in which it is drawn; add it",
     },
     {
@@ -33,8 +40,8 @@ const rules: Readonly<Record<Exclude<ServedKind, "openai">, readonly Rule[]>> = 
       says: "it has no --disable-radix-cache: a response depends on what was asked before; add it",
     },
     {
-      holds: ({ env }) => !isOn(env.SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT),
-      says: "SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT is on, which takes products that depend on the batch; set it to 0",
+      holds: ({ env }) => isOff(env[fallback]),
+      says: `${fallback} is on, which takes products that depend on the batch; set it to 0`,
     },
     { holds: hasNone("--speculative"), says: "it has --speculative…: what is drafted depends on timing; leave it out" },
     {
@@ -63,8 +70,23 @@ const rules: Readonly<Record<Exclude<ServedKind, "openai">, readonly Rule[]>> = 
   ],
 };
 
+/**
+ * The command with the environment that its own flags ask for: an SGLang server that is to compute deterministically gets the batch-variant fallback
+ * switched off, whatever its default is. A value that somebody set stays: {@link flagProblems} tells of it. Pure.
+ */
+export function withLaunchEnvironment(kind: ServedKind, command: WorkerCommand): WorkerCommand {
+  if (kind !== "sglang" || !asksForEqual(command)) return command;
+  return { ...command, env: { [fallback]: "0", ...command.env } };
+}
+
 /** One sentence for each thing that stands against equal responses; none where the flags promise them. Pure. */
-export function flagProblems({ kind, command }: Pick<ServedOptions, "kind" | "command">): readonly EngineProblem[] {
+export function flagProblems({
+  kind,
+  command,
+}: {
+  readonly kind: ServedKind;
+  readonly command: WorkerCommand | null;
+}): readonly EngineProblem[] {
   const key = `engine.${kind}.${command ? "command" : "url"}`;
   const problem = (text: string): EngineProblem => ({ keys: [key], text: `${key}: ${text}` });
   if (kind === "openai")

@@ -6,6 +6,11 @@ if (fault === "exits") {
   process.stderr.write("no such device\n");
   process.exit(3);
 }
+if (fault === "environment") {
+  const name = "SGLANG_BATCH_INVARIANT_OPS_ENABLE_MM_FALLBACK_VARIANT";
+  process.stderr.write(`${name}=${process.env[name]}\n`);
+  process.exit(3);
+}
 createServer((request, response) => {
   const answer = (table) => response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(table));
   if (request.url === "/v1/models") return answer({ data: [{ id: tag }] });
