@@ -11,8 +11,7 @@ class Echo(Worker):
         return {"roles": ["policy", "rollout"], "build": "python-echo-1", "modelId": f"echo-v{self.vocab}",
                 "vocab": self.vocab, "maxContext": self.context, "tensors": table_of([("echo.weight", "f32", [self.vocab])]),
                 "optimizerBytes": 4 * self.vocab, "deterministic": True, "modelConfig": {"model_type": "echo"}}
-    def update_weights(self, version, weights):
-        self.weights = array("f", floats(weights))
+    def update_weights(self, version, weights): self.weights = array("f", floats(weights))
     def chance(self, weights, said, temperature):  # that a token is said again; None: nothing was said
         return 0.0 if said is None else 1 / (1 + exp(-weights[said] / max(temperature, 1e-3)))
     def generate(self, requests, call):
@@ -32,12 +31,9 @@ class Echo(Worker):
         if source["kind"] != "seed":
             raise Invalid('echo begins from a seed; set weights.source = "seed"')
         self.live = array("f", [2.0] * self.vocab), array("f", [0.0] * self.vocab)
-    def restore(self, weights, optimizer):
-        self.live = array("f", floats(weights)), array("f", floats(optimizer))
-    def write(self, which, weights, optimizer):
-        floats(weights)[:], floats(optimizer)[:] = getattr(self, which)
-    def begin(self):
-        self.candidate = tuple(part[:] for part in self.live)
+    def restore(self, weights, optimizer): self.live = array("f", floats(weights)), array("f", floats(optimizer))
+    def write(self, which, weights, optimizer): floats(weights)[:], floats(optimizer)[:] = getattr(self, which)
+    def begin(self): self.candidate = tuple(part[:] for part in self.live)
     def accumulate(self, batch, gradient, call):
         figures, sums = Figures(batch), [0.0] * self.vocab
         for s in batch.samples:
