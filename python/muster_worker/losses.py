@@ -63,9 +63,9 @@ def add_figures(figures: dict, rows: Rows, values, clipped):
     gaps = _bounded(change.abs())
     figures["tokens"] += int(rows.mask.sum())
     figures["clipped"] += int(clipped.sum())
-    figures["klSum"] += float((change.clamp(max=700).exp() - 1 - change).sum())
-    figures["entropySum"] += float((rows.entropy * rows.mask).double().sum())
-    figures["lossSum"] += float(torch.nan_to_num(values.double(), nan=0.0, posinf=1e300, neginf=-1e300).sum())
+    figures["klSum"] += float(_bounded(change.exp() - 1 - change).sum())
+    figures["entropySum"] += float(_bounded((rows.entropy * rows.mask).double()).sum())
+    figures["lossSum"] += float(_bounded(values.double()).sum())
     figures["logprobGapSum"] += float(gaps.sum())
     figures["logprobGapMax"] = max(figures["logprobGapMax"], float(gaps.max()))
     if "referenceKlSum" in figures:
@@ -75,7 +75,7 @@ def add_figures(figures: dict, rows: Rows, values, clipped):
 
 def _bounded(amounts):
     """What is no number, or beyond what a figure may be, is as large as one may be."""
-    return torch.nan_to_num(amounts, nan=1e15).clamp(max=1e15)
+    return torch.nan_to_num(amounts, nan=1e15).clamp(min=-1e15, max=1e15)
 
 
 def divergence(estimator: str, apart):

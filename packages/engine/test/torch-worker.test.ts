@@ -101,6 +101,23 @@ describe("the trainer in PyTorch", () => {
     await engine.close();
   });
 
+  it("says of weights that are no numbers that the update is not finite, with figures that can be said", async () => {
+    const engine = await opened("worker", adapter, { command: commandOf() });
+    const { signal } = new AbortController();
+    await engine.initialize({ kind: "folder", path: folder });
+    const { weights, optimizer } = engine.state();
+    const broken = new Float32Array(copyOf(weights).buffer).fill(Number.NaN);
+    await engine.restore(inlineState({ weights: new Uint8Array(broken.buffer), optimizer: copyOf(optimizer) }));
+    engine.begin();
+    const out = new Float32Array(engine.info().gradientElements);
+    const bounds = { clipLow: 0.2, clipHigh: 0.3, temperature: 1, normalizer: 5 };
+    const stats = await engine.accumulate(samples, { ...bounds, out: gradientIn(out), signal });
+    for (const figure of Object.values(stats)) expect(figure).toSatisfy(Number.isFinite);
+    const adam = { lr: 1e-3, beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weightDecay: 0.01, clipNorm: 1 };
+    expect((await engine.stage(gradientIn(out), adam)).finite).toBe(false);
+    await engine.close();
+  });
+
   it("has the gradient of the embedded one at a second update, for a loss with everything in it that its job names", async () => {
     const training: Training = {
       ...{ ...trainingDefaults, algorithm: "gspo", klCoefficient: 0.3, klEstimator: "k3", entropyCoefficient: 0.1 },
