@@ -60,3 +60,22 @@ describe("the documents", () => {
     expect(listOf(pages.flatMap((file) => checkLinks(file, textOf(file), has)))).toEqual([]);
   });
 });
+
+describe("the examples", () => {
+  const files = repositoryFiles().filter((file) => file.startsWith("examples/"));
+  const index = textOf("examples/README.md");
+
+  it("are all in the index, with the command that starts each job", () => {
+    const folders = [
+      ...new Set(files.map((file) => file.split("/").slice(1, -1)[0]).filter((name) => name !== undefined)),
+    ];
+    expect(folders.length).toBeGreaterThan(10);
+    expect(folders.filter((name) => !index.includes(`[\`${name}\`](${name}/`))).toEqual([]);
+    const jobs = files.filter((file) => file.endsWith(".toml"));
+    expect(jobs.filter((file) => !index.includes(`\`muster run ${file}\``))).toEqual([]);
+  });
+
+  it("have a worker of at most 60 lines", () => {
+    expect(textOf("examples/python-worker/echo.py").trimEnd().split("\n").length).toBeLessThanOrEqual(60);
+  });
+});
