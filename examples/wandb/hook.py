@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Logs the figures of a run to Weights & Biases while it goes on, under the names that TensorBoard gets.
 
-  hook.py --run runs/dates --project muster              follows the run; Ctrl-C ends it, and the same command goes on where it ended
-  hook.py --run runs/dates --project muster --until-end  ends with the job
-  WANDB_MODE=offline hook.py --run runs/dates            needs no network; `wandb sync` sends it later
+  hook.py --run runs/latest --project muster               follows the run; Ctrl-C ends it, and the same command goes on where it ended
+  hook.py --run runs/latest --project muster --until-end  ends with the job
+  WANDB_MODE=offline hook.py --run runs/latest            needs no network; `wandb sync` sends it later
 
 It needs `pip install wandb`, and of Muster nothing but the files of the run: metrics.jsonl with its earlier parts, and events.jsonl for the end.
 What was logged is in wandb-hook.json of the run's folder. A step is logged once: one that is computed again after the job went back stays as it was
@@ -140,7 +140,7 @@ class State:
         if os.path.exists(self.path):
             self._load()
         if self.id is None or (wanted and wanted != self.id):
-            name = re.sub(r"[^\w.-]", "-", os.path.basename(os.path.realpath(folder)))[:64]
+            name = re.sub(r"[^\w.-]", "-", os.path.basename(folder))[:64]
             self.id, self.step, self.lineage, self.components = wanted or f"{name}-{uuid.uuid4().hex[:8]}", 0, 0, []
             self.save()
 
@@ -233,7 +233,7 @@ def open_run(options, state):
         init = wandb.init  # a folder of the name is importable, too
     except (ImportError, AttributeError):
         raise Fault(f"wandb is not installed for {sys.executable}; install it: {sys.executable} -m pip install wandb") from None
-    name = os.path.basename(os.path.realpath(options.run))
+    name = os.path.basename(options.run)
     try:
         return init(project=options.project, name=name, id=state.id, resume="allow")
     except Exception as error:
@@ -252,6 +252,7 @@ def main():
         raise Fault(f"--poll {options.poll}: use more than 0 and at most 3600 seconds")
     if not os.path.isdir(options.run):
         raise Fault(f"--run {options.run}: there is no such folder; name the folder of a run, such as runs/dates")
+    options.run = os.path.realpath(options.run)  # runs/latest may come to point to another run
     state = State(options.run, options.id)
     run = open_run(options, state)
     if run.resumed:
