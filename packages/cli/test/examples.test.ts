@@ -19,8 +19,8 @@ const jobs = readdirSync(join(root, "examples"), { recursive: true, encoding: "u
 const program = `
 const { loadJobFile } = await import(process.argv[1]);
 const faults = {};
-await Promise.all(process.argv.slice(2).map((file) =>
-  loadJobFile({ file, env: process.env }).then(() => {}, (error) => { faults[file] = error.message; })));
+for (const file of process.argv.slice(2))
+  await loadJobFile({ file, env: process.env }).then(() => {}, (error) => { faults[file] = error.message; });
 console.log(JSON.stringify(faults));
 `;
 
