@@ -33,7 +33,8 @@ export async function askModule(path: string, use: ModuleUse, given: unknown = n
       late = setTimeout(() => fault(`${doing} did not end within ${answerMs / 1_000} s`), answerMs);
       child.once("message", (answer) => resolve(answer as ModuleAnswer));
       child.once("error", (error) => fault(`${path} can not be tried: ${messageOf(error)}`));
-      child.once("exit", (code, signal) => fault(`${doing} ended the process with ${signal ?? `exit code ${code}`}`));
+      // Not at its exit: what it has said may be read after that.
+      child.once("close", (code, signal) => fault(`${doing} ended the process with ${signal ?? `exit code ${code}`}`));
     });
   } finally {
     clearTimeout(late);
