@@ -59,5 +59,5 @@ test("whoever looks sees who was killed, who is back, who commands, and how the 
     await browser.close();
     server.signal("SIGINT");
   }
-  expect((await server.exited).code).toBe(130);
+  expect({ ...(await server.exited), said: server.lines.slice(1) }).toMatchObject({ code: 130, signal: null });
 }, 150_000);
