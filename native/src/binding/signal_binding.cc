@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <mutex>
 #include <string_view>
 #include <thread>
 
@@ -42,6 +43,9 @@ extern "C" void onSignal(int number, siginfo_t* info, void* context) {
   errno = saved;
 }
 
+std::mutex gate;                              // held while the main loop is called, and while it goes away
+bool isOver = false;                          // nobody can be called any more
+
 bool isAnswered(uint32_t mine) { return static_cast<int32_t>(answered.load() - mine) >= 0; }
 
 [[noreturn]] void endBy(int number) {
@@ -52,12 +56,18 @@ bool isAnswered(uint32_t mine) { return static_cast<int32_t>(answered.load() - m
   ::_exit(128 + number);
 }
 
+// Asks the main loop to note that it has seen so many. False once the process is on its way out: what asks is gone with the environment, whoever holds it.
+bool asked(const Napi::ThreadSafeFunction& toLoop, uint32_t mine) {
+  const std::lock_guard lock(gate);
+  return !isOver && toLoop.NonBlockingCall([mine](Napi::Env, Napi::Function) { answered.store(mine); }) != napi_closing;
+}
+
 void watch(const Napi::ThreadSafeFunction& toLoop) {
   for (;;) {
     uint64_t count = 0;
     if (::read(wake, &count, sizeof count) < 0) continue;
     const uint32_t mine = heard.load();
-    if (toLoop.NonBlockingCall([mine](Napi::Env, Napi::Function) { answered.store(mine); }) == napi_closing) return;
+    if (!asked(toLoop, mine)) return;
     for (int slice = 0; slice < kSlices && !isAnswered(mine); slice++) std::this_thread::sleep_for(kSlice);
     if (!isAnswered(mine)) endBy(last.load());
   }
@@ -69,6 +79,11 @@ bool startWatch(Napi::Env env) {
   wake = made;
   auto toLoop = Napi::ThreadSafeFunction::New(env, Napi::Function::New(env, [](const Napi::CallbackInfo&) {}), "signals", 0, 1);
   toLoop.Unref(env);
+  // Hooks run in reverse order: this one before that of the function, which ends it.
+  env.AddCleanupHook([] {
+    const std::lock_guard lock(gate);
+    isOver = true;
+  });
   // No signal is handled on the thread that is to see that nobody handles it.
   sigset_t all, before;
   ::sigfillset(&all);
