@@ -24,11 +24,11 @@ const fixture: Readonly<
     },
   ],
   "packages/actors/src/judge/judge-work.ts": {
-    anew: `import type { Doors } from "../doors.ts";
+    anew: `import type { Ports } from "../ports.ts";
       import { rolloutRoleOn } from "../rollout/rollout-work.ts";
       import type { Role } from "../replica/work.ts";
       /** The role of a judge. */
-      export const judgeRoleOn = (doors: Doors): Role => ({ ...rolloutRoleOn(doors), role: "judge" });`,
+      export const judgeRoleOn = (ports: Ports): Role => ({ ...rolloutRoleOn(ports), role: "judge" });`,
   },
   "packages/actors/src/index.ts": [
     { before: "export { findDevices }", add: 'export { judgeRoleOn } from "./judge/judge-work.ts";\n' },
@@ -75,10 +75,10 @@ function programWith(files: readonly string[]): ts.Program {
     const text = host.readFile(path);
     return text === undefined ? undefined : ts.createSourceFile(path, text, version);
   };
-  const doors = readdirSync(join(root, "packages")).flatMap((name) =>
-    ["index.ts", "internal.ts", "main.ts"].map((door) => join(root, "packages", name, "src", door)),
+  const entryPoints = readdirSync(join(root, "packages")).flatMap((name) =>
+    ["index.ts", "internal.ts", "main.ts"].map((entry) => join(root, "packages", name, "src", entry)),
   );
-  return ts.createProgram(doors.filter(exists), options, host);
+  return ts.createProgram(entryPoints.filter(exists), options, host);
 }
 
 /** Files of which the compiler complains. */

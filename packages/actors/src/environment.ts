@@ -16,7 +16,7 @@ export interface Beats {
   stop(): Promise<void>;
 }
 
-/** The doors of one actor to the outside. */
+/** The ports of one actor to the outside. */
 export interface Environment {
   readonly host: string;
   readonly pid: number;

@@ -1,11 +1,11 @@
 export { checkpointRoleOn } from "./checkpoint/checkpoint-work.ts";
-export { type Doors, hostDoors, type OpenAgents } from "./doors.ts";
 export type { Environment } from "./environment.ts";
 export { findDevices } from "./node/devices.ts";
 export { type NodeRoleOptions, nodeRole } from "./node/node-work.ts";
 export { readRankConfig } from "./node/rank-config.ts";
 export { rankOfEnvironment } from "./node/rank-environment.ts";
 export { policyRoleOn } from "./policy/policy-work.ts";
+export { hostPorts, type OpenAgents, type Ports } from "./ports.ts";
 export { type Replica, runReplica } from "./replica/replica.ts";
 export type { ReplicaEnd, ReplicaOptions, Role } from "./replica/work.ts";
 export { rolloutRoleOn } from "./rollout/rollout-work.ts";

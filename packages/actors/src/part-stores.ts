@@ -5,11 +5,11 @@
 import type { SectionBytes } from "@muster/base";
 import type { VersionStore } from "@muster/collectives";
 import { partOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
-import type { Doors } from "./doors.ts";
+import type { Ports } from "./ports.ts";
 import { type OwnTable, tableSection } from "./tables.ts";
 import { type MappedParts, sectionsOf } from "./weights.ts";
 
-type StoreOptions = Parameters<Doors["versionStore"]>[0];
+type StoreOptions = Parameters<Ports["versionStore"]>[0];
 type VersionId = Parameters<VersionStore["publish"]>[0];
 
 /** Room that sections take besides their bytes: each begins at a multiple of 64. */
@@ -26,10 +26,10 @@ export class PartStores {
   /**
    * Opens the stores for versions with sections of these sizes.
    *
-   * @throws what the door to version stores throws; nothing is open then.
+   * @throws what the port to version stores throws; nothing is open then.
    */
   static async open(
-    doors: Pick<Doors, "versionStore">,
+    ports: Pick<Ports, "versionStore">,
     sections: readonly Pick<Section, "name" | "bytes">[],
     options: Omit<StoreOptions, "slotBytes"> & { readonly tableBytes?: number },
   ): Promise<PartStores> {
@@ -37,7 +37,7 @@ export class PartStores {
     const open = async (part: VersionPart): Promise<VersionStore> => {
       const table = part === "serving" ? tableBytes + alignmentBytes : 0;
       const slotBytes = sectionsOfPart(sections, part).reduce((sum, { bytes }) => sum + bytes + alignmentBytes, table);
-      return await doors.versionStore({ ...rest, slotBytes: Math.max(alignmentBytes, slotBytes) });
+      return await ports.versionStore({ ...rest, slotBytes: Math.max(alignmentBytes, slotBytes) });
     };
     const serving = await open("serving");
     try {

@@ -6,8 +6,8 @@ import { invariant, messageOf } from "@muster/base";
 import { tensorDifference } from "@muster/engine";
 import type { Body, JobConfig, Section, TensorTable } from "@muster/protocol";
 import type { PlacedTensor, TableText } from "@muster/tensors";
-import type { Doors } from "./doors.ts";
 import { errors } from "./errors.ts";
+import type { Ports } from "./ports.ts";
 import type { Admission } from "./replica/work.ts";
 import { type Puller, pullOf } from "./weights.ts";
 
@@ -22,12 +22,12 @@ export interface OwnTable extends Omit<TableText, "bytes"> {
 
 /** Writes the table of an engine. */
 export async function ownTable(
-  doors: Pick<Doors, "table" | "digests">,
+  ports: Pick<Ports, "table" | "digests">,
   tensors: readonly PlacedTensor[],
   signal: AbortSignal,
 ): Promise<OwnTable> {
-  const { rows, digest, text } = await doors.table(tensors);
-  const [ofText = ""] = await doors.digests([text], signal);
+  const { rows, digest, text } = await ports.table(tensors);
+  const [ofText = ""] = await ports.digests([text], signal);
   return { rows, digest, text, tensors, named: { rows, digest, text: { bytes: text.length, digest: ofText } } };
 }
 
@@ -45,26 +45,26 @@ export interface KnownTable {
   readonly tensors: readonly PlacedTensor[];
 }
 
-type TableDoors = Pick<Doors, "pull" | "readTable" | "table" | "model">;
+type TablePorts = Pick<Ports, "pull" | "readTable" | "table" | "model">;
 
 /** The tables that a replica knows, and how it comes to others. */
 export class Tables {
-  readonly #doors: TableDoors;
+  readonly #ports: TablePorts;
   readonly #self: Pick<Puller, "job" | "member">;
   /** The one that was fetched last: a job has one model. */
   #fetched: KnownTable | null = null;
   #described: KnownTable | null = null;
 
-  constructor(doors: TableDoors, { job, id }: { readonly job: string; readonly id: string }) {
-    this.#doors = doors;
+  constructor(ports: TablePorts, { job, id }: { readonly job: string; readonly id: string }) {
+    this.#ports = ports;
     this.#self = { job, member: id };
   }
 
   /** What the engine of a job says that it takes or gives: the same for the whole life of a replica. */
   async described(config: JobConfig, role: "policy" | "rollout"): Promise<KnownTable> {
     if (this.#described) return this.#described;
-    const { tensors } = this.#doors.model(config, role);
-    const { digest } = await this.#doors.table(tensors);
+    const { tensors } = this.#ports.model(config, role);
+    const { digest } = await this.#ports.table(tensors);
     this.#described = { digest, tensors };
     return this.#described;
   }
@@ -114,7 +114,7 @@ export class Tables {
     while (holders.length > 0) {
       const into = { [tableSection]: new Uint8Array(text.bytes) };
       const asked = { ...wanted, holders, sections: [{ name: tableSection, ...text }] };
-      const from = await this.#doors.pull({ ...pullOf(puller, asked), into, signal }).then(
+      const from = await this.#ports.pull({ ...pullOf(puller, asked), into, signal }).then(
         (pulled) => pulled.from,
         (error: unknown) => {
           if (signal.aborted) throw error;
@@ -122,7 +122,7 @@ export class Tables {
           throw failed();
         },
       );
-      const tensors = await this.#doors.readTable(into[tableSection] ?? new Uint8Array(), { rows, bytes, digest });
+      const tensors = await this.#ports.readTable(into[tableSection] ?? new Uint8Array(), { rows, bytes, digest });
       if (typeof tensors !== "string") return tensors;
       const holder = holders.find(({ addresses }) => addresses.includes(from));
       faults.push(`what ${holder?.id ?? from} gives is wrong: ${tensors}`);

@@ -16,7 +16,7 @@ import {
   type VersionPart,
   versionParts,
 } from "@muster/protocol";
-import type { Doors } from "./doors.ts";
+import type { Ports } from "./ports.ts";
 
 /** Body of `weights.held`. */
 export type Held = Body<"weights.held">;
@@ -67,7 +67,7 @@ export interface MappedParts extends Pick<MappedVersion, "bytes" | "copyTo" | "r
  * @throws the errors of `mapVersion`; nothing is held then.
  */
 export async function mapParts(
-  puller: Puller & Pick<Doors, "map"> & { readonly keepIn: KeepIn },
+  puller: Puller & Pick<Ports, "map"> & { readonly keepIn: KeepIn },
   wanted: Wanted,
   signal: AbortSignal,
 ): Promise<MappedParts> {
@@ -105,7 +105,7 @@ export async function mapParts(
  * @throws the errors of `mapVersion`.
  */
 export async function mapSections(
-  puller: Puller & Pick<Doors, "map"> & { readonly keepIn: VersionStore | null },
+  puller: Puller & Pick<Ports, "map"> & { readonly keepIn: VersionStore | null },
   wanted: Wanted,
   signal: AbortSignal,
 ): Promise<MappedVersion> {
@@ -120,7 +120,7 @@ export async function mapSections(
  * @throws the errors of `pullShards`.
  */
 export async function pullRanks(
-  puller: Puller & Pick<Doors, "pullShards"> & { readonly clock: Clock },
+  puller: Puller & Pick<Ports, "pullShards"> & { readonly clock: Clock },
   wanted: Wanted,
   { ranks, tensors, signal }: RanksOptions,
 ): Promise<readonly Uint8Array<ArrayBuffer>[]> {

@@ -26,7 +26,7 @@ const recordsOf = async ({ broker }: Pick<Lone, "broker">) => {
 
 describe("a controller that takes over", () => {
   it("says what the one before could not say, under the ids that it would have had, before it begins itself", async () => {
-    const first = await startLone({ doors: mute });
+    const first = await startLone({ overrides: mute });
     await first.voice("rollout-0").register();
     expect(first.events).toEqual([]);
     await leave(first);
@@ -70,7 +70,7 @@ describe("a controller that begins", () => {
     const gate = () => new Promise<void>((resolve) => gates.push(resolve));
     let isBegun = false;
     const starting = startLone({
-      doors: (inner) => ({
+      overrides: (inner) => ({
         consume: (options) => gate().then(() => inner.consume(options)),
         subscribe: (...given) => gate().then(() => inner.subscribe(...given)),
       }),

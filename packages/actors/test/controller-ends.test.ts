@@ -11,10 +11,10 @@ const errors = defineErrors("TEST_END", {
   Unknown: { message: "nobody knows", retryable: true },
 });
 
-type Doors = (inner: Transport) => Partial<Transport>;
+type Overrides = (inner: Transport) => Partial<Transport>;
 
 /** From the second record on the journal answers with this error. */
-function failing(error: () => Error): Doors {
+function failing(error: () => Error): Overrides {
   let appends = 0;
   return (inner) => ({
     journal: () => {
@@ -32,20 +32,20 @@ function failing(error: () => Error): Doors {
 function slowly() {
   const waiting: (() => void)[] = [];
   const gate = { isOpen: true };
-  const doors: Doors = (inner) => ({
+  const overrides: Overrides = (inner) => ({
     publish: async (...given) => {
       if (!gate.isOpen) await new Promise<void>((resolve) => waiting.push(resolve));
       return await inner.publish(...given);
     },
   });
-  return { doors, gate, next: () => waiting.shift()?.() };
+  return { overrides, gate, next: () => waiting.shift()?.() };
 }
 
 const fail = (lone: Lone): Promise<void> => lone.voice("rollout-99").register();
 
 describe("a controller whose journal takes no more", () => {
   it("has failed for good, and tells the operator why, where the reason will not pass", async () => {
-    const lone = await startLone({ doors: failing(errors.Broken) });
+    const lone = await startLone({ overrides: failing(errors.Broken) });
     await fail(lone);
     await settled();
     expect(lone.end()).toEqual({ outcome: "failed", reason: "the disk is broken" });
@@ -53,7 +53,7 @@ describe("a controller whose journal takes no more", () => {
   });
 
   it("is lost, and says nothing of it, where nobody knows what became of its last word: another one reads the journal", async () => {
-    const lone = await startLone({ doors: failing(errors.Unknown) });
+    const lone = await startLone({ overrides: failing(errors.Unknown) });
     await fail(lone);
     await settled();
     expect(lone.end()).toEqual({ outcome: "lost", reason: "nobody knows" });
@@ -64,11 +64,11 @@ describe("a controller whose journal takes no more", () => {
 describe("what a controller that ends has still to say", () => {
   /** Ends with the journal's error while so many events wait to be stored. */
   async function ending(error: () => Error, count: number) {
-    const { doors, gate, next } = slowly();
+    const { overrides, gate, next } = slowly();
     let isBroken = false;
     const lone = await startLone({
-      doors: (inner) => ({
-        ...doors(inner),
+      overrides: (inner) => ({
+        ...overrides(inner),
         journal: () => {
           const journal = inner.journal();
           const append: Journal["append"] = async (...given) => {
@@ -147,7 +147,7 @@ describe("what a controller leaves", () => {
   });
 
   it("is the journal as it is when another one has taken over, or it has lost its way", async () => {
-    const lone = await startLone({ doors: failing(errors.Unknown) });
+    const lone = await startLone({ overrides: failing(errors.Unknown) });
     await fail(lone);
     await settled();
     expect(await lastRecord(lone)).toMatchObject({ events: [{ type: "controller.elected" }] });
@@ -157,7 +157,7 @@ describe("what a controller leaves", () => {
     const refuse = async (): Promise<never> => {
       throw errors.Unknown();
     };
-    const lone = await startLone({ doors: () => ({ publish: refuse }) });
+    const lone = await startLone({ overrides: () => ({ publish: refuse }) });
     await lone.voice("rollout-0").register();
     lone.controller.abort("over");
     await settled();
@@ -169,7 +169,7 @@ describe("what a controller leaves", () => {
   it("is nothing more, and at once, when the broker is away", async () => {
     let appends = 0;
     const lone = await startLone({
-      doors: (inner) => ({
+      overrides: (inner) => ({
         journal: () => {
           const journal = inner.journal();
           const append: Journal["append"] = (...given) => {

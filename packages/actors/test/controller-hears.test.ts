@@ -26,7 +26,7 @@ function mindThatAsks(type: ControllerEvent["type"], effects: readonly object[])
 /** How often each report came to the controller. */
 function counting() {
   const came: string[] = [];
-  const doors = (inner: Transport): Partial<Transport> => ({
+  const overrides = (inner: Transport): Partial<Transport> => ({
     consume: (options: ConsumeOptions) =>
       inner.consume({
         ...options,
@@ -36,7 +36,7 @@ function counting() {
         },
       }),
   });
-  return { came, doors };
+  return { came, overrides };
 }
 
 const drawn: Body<"samples.drawn"> = {
@@ -46,8 +46,8 @@ const drawn: Body<"samples.drawn"> = {
 
 describe("a report", () => {
   it("of samples is passed on without a record, and done with", async () => {
-    const { came, doors } = counting();
-    const lone = await startLone({ doors, set: ["samples.groups=2"] });
+    const { came, overrides } = counting();
+    const lone = await startLone({ overrides, set: ["samples.groups=2"] });
     const voice = lone.voice("rollout-0");
     await voice.register();
     await voice.say("samples.drawn", drawn);
@@ -80,8 +80,8 @@ describe("a report", () => {
   });
 
   it("that no record can hold is put aside, told, and done with", async () => {
-    const { came, doors } = counting();
-    const lone = await startLone({ doors, options: { recordBytes: 1_000 } });
+    const { came, overrides } = counting();
+    const lone = await startLone({ overrides, options: { recordBytes: 1_000 } });
     const voice = lone.voice("op", "operator");
     await voice.say("job.stop", { reason: "x".repeat(1_900) });
     expect(lone.bodiesOf("alarm.raised")).toMatchObject([
@@ -156,7 +156,7 @@ describe("what the machine asks for", () => {
     const logic = mindThatAsks("replica.register", [{ type: "groups.purge", beforeSeq: 5 }]);
     const lone = await startLone({
       options: { logic },
-      doors: (inner) => ({
+      overrides: (inner) => ({
         purge: async (...given) => void purged.push(given),
         usage: (stream) => {
           if (stream === "groups") looks += 1;

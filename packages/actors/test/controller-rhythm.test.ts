@@ -4,10 +4,10 @@ import { describe, expect, it } from "vitest";
 import { decodeRecord } from "../src/controller/index.ts";
 import { settled, startLone } from "./support/lone-controller.ts";
 
-/** Doors that count what passes them. */
+/** Overrides that count their calls. */
 function counting() {
   const calls = { alive: 0, status: 0, flush: 0, usage: 0 };
-  const doors = (inner: Transport): Partial<Transport> => ({
+  const overrides = (inner: Transport): Partial<Transport> => ({
     state: () => {
       const state = inner.state();
       const put: typeof state.put = (key, value) => {
@@ -26,7 +26,7 @@ function counting() {
       return inner.usage(stream);
     },
   });
-  return { calls, doors };
+  return { calls, overrides };
 }
 
 /** A journal that takes the first record, and no further one before it is told to. */
@@ -36,7 +36,7 @@ function held() {
     open = resolve;
   });
   let appends = 0;
-  const doors = (inner: Transport): Partial<Transport> => ({
+  const overrides = (inner: Transport): Partial<Transport> => ({
     journal: () => {
       const journal = inner.journal();
       const append: Journal["append"] = async (...given) => {
@@ -46,13 +46,13 @@ function held() {
       return { ...journal, append };
     },
   });
-  return { doors, open: () => open() };
+  return { overrides, open: () => open() };
 }
 
 describe("by its clock a controller", () => {
   it("shows that it lives, and its job, and asks how long the broker takes, once a second; and how full the streams are every two", async () => {
-    const { calls, doors } = counting();
-    const { pass, controller } = await startLone({ doors });
+    const { calls, overrides } = counting();
+    const { pass, controller } = await startLone({ overrides });
     await pass(10_000);
     expect(calls).toEqual({ alive: 10, status: 10, flush: 10, usage: 5 });
     controller.abort("over");
@@ -60,8 +60,8 @@ describe("by its clock a controller", () => {
   });
 
   it("does none of that while it has ended", async () => {
-    const { calls, doors } = counting();
-    const { pass, controller, end } = await startLone({ doors });
+    const { calls, overrides } = counting();
+    const { pass, controller, end } = await startLone({ overrides });
     await pass(3_000);
     controller.abort("over");
     await settled();
@@ -76,10 +76,10 @@ describe("by its clock a controller", () => {
 
 describe("at a time a controller", () => {
   it("has at most 1,024 reports in its hands that are not in the journal, and at most 256 of them go into one record", async () => {
-    const { doors, open } = held();
+    const { overrides, open } = held();
     let came = 0;
     const both = (inner: Transport): Partial<Transport> => ({
-      ...doors(inner),
+      ...overrides(inner),
       consume: (options: ConsumeOptions) =>
         inner.consume({
           ...options,
@@ -89,7 +89,7 @@ describe("at a time a controller", () => {
           },
         }),
     });
-    const { broker, controller, voice } = await startLone({ doors: both });
+    const { broker, controller, voice } = await startLone({ overrides: both });
     const voices = Array.from({ length: 1_100 }, (_, i) => voice(`rollout-${i}`));
     for (const each of voices) await each.register();
     await settled();

@@ -44,7 +44,7 @@ describe("a member that falls silent", () => {
 
   it("is accused of nothing while the broker is away, and of what follows", async () => {
     let isAway = false;
-    const lone = await watched({ doors: (inner) => ({ isConnected: () => !isAway && inner.isConnected() }) });
+    const lone = await watched({ overrides: (inner) => ({ isConnected: () => !isAway && inner.isConnected() }) });
     isAway = true;
     await lone.pass(120_000);
     expect(isSuspected(lone)).toBe(false);

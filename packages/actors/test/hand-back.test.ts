@@ -4,10 +4,10 @@ import type { Body, PartialGroup, WorkItem } from "@muster/protocol";
 import { waitFor } from "@muster/testkit";
 import { afterEach, expect, it, vi } from "vitest";
 import { type Controller, decodeRecord } from "../src/controller/index.ts";
-import type { Doors } from "../src/doors.ts";
 import { rolloutRoleOn } from "../src/index.ts";
+import type { Ports } from "../src/ports.ts";
 import { digestIn, expectBalanced } from "./support/proofs.ts";
-import { checkpointRole, doors as hostDoors, policyRole, rolloutRole } from "./support/roles.ts";
+import { checkpointRole, ports as hostPorts, policyRole, rolloutRole } from "./support/roles.ts";
 import { digestOfLocalTraining } from "./support/small-config.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 
@@ -32,10 +32,10 @@ const firstTwo = (one: Generated): Generated => ({
 });
 
 /**
- * Doors to engines that stop for good after two tokens of each response, in the first call for training; `onStopped` is called then. Told
+ * Ports to engines that stop for good after two tokens of each response, in the first call for training; `onStopped` is called then. Told
  * to stop, they give what they have.
  */
-function doorsThatStop(onStopped: () => void): Doors {
+function portsThatStop(onStopped: () => void): Ports {
   const stopping = (engine: RolloutEngine): RolloutEngine => {
     const told = promise();
     const begun = new Map<string, readonly Generated[]>();
@@ -64,7 +64,7 @@ function doorsThatStop(onStopped: () => void): Doors {
       },
     });
   };
-  return { ...hostDoors, rolloutEngine: async (config) => stopping(await hostDoors.rolloutEngine(config)) };
+  return { ...hostPorts, rolloutEngine: async (config) => stopping(await hostPorts.rolloutEngine(config)) };
 }
 
 const settings = ["evaluation.prompts=0", "evaluation.every_steps=0", "limits.leases_per_rollout=1"];
@@ -88,7 +88,7 @@ async function expectSameBits({ config }: SmallJob, controller: Controller): Pro
 it("what a leaving replica began is gone on with, and in sync mode the bits are the same", async () => {
   const { job, controller } = await openWith(settings);
   let leave = (): void => {};
-  const leaving = job.startReplica(rolloutRoleOn(doorsThatStop(() => leave())), "rollout-0");
+  const leaving = job.startReplica(rolloutRoleOn(portsThatStop(() => leave())), "rollout-0");
   leave = () => leaving.stop("for a test");
   const goneOn = job.when("member.left", ({ id }) => id === "rollout-0");
   await job.when("groups.released", ({ holder }) => holder === "rollout-0");
@@ -109,7 +109,7 @@ it("what a leaving replica began is gone on with, and in sync mode the bits are 
 it("what a replica saved before it died is gone on with, and in sync mode the bits are the same", async () => {
   const { job, controller } = await openWith([...settings, "timing.save=20ms"]);
   const stopped = promise();
-  const dying = job.startReplica(rolloutRoleOn(doorsThatStop(stopped.settle)), "rollout-0");
+  const dying = job.startReplica(rolloutRoleOn(portsThatStop(stopped.settle)), "rollout-0");
   await stopped.settled;
   const leased = () => Object.values(controller.snapshot().context.state.leases).flatMap(({ items }) => items);
   await waitFor(() => partialsOf(leased()).length > 0, { what: "what is drawn to be saved" });

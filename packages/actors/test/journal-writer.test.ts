@@ -25,7 +25,7 @@ async function writing(read: Partial<Replayed> = {}) {
   const expected: (string | undefined)[] = [];
   const gate = { isOpen: Promise.resolve() };
   const journal = transport.journal();
-  const doors: JournalWriterOptions["transport"] = {
+  const gated: JournalWriterOptions["transport"] = {
     purge: async (_, beforeSeq) => void purged.push(beforeSeq),
     journal: () => ({
       ...journal,
@@ -37,7 +37,7 @@ async function writing(read: Partial<Replayed> = {}) {
     }),
   };
   const writer = new JournalWriter({
-    ...{ transport: doors, clock, logger: silentLogger, incarnation: "i1", term: 1 },
+    ...{ transport: gated, clock, logger: silentLogger, incarnation: "i1", term: 1 },
     ...{ replayed, rules: { digest: "a", build: "1" }, snapshotRecords: 1_000, wallOffsetMs: 0 },
     ...{ told: { upTo: (seq) => seq }, alarm: () => {} },
   });

@@ -6,10 +6,10 @@ import { type ModelConfig, rankSectionOf, rankTensorsOf } from "@muster/engine/e
 import { waitFor } from "@muster/testkit";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type Controller, decodeRecord } from "../src/controller/index.ts";
-import type { Doors } from "../src/doors.ts";
 import { rolloutRoleOn } from "../src/index.ts";
+import type { Ports } from "../src/ports.ts";
 import { digestIn, expectBalanced, heldDigests } from "./support/proofs.ts";
-import { checkpointRole, doors as hostDoors, policyRole, rolloutRole } from "./support/roles.ts";
+import { checkpointRole, ports as hostPorts, policyRole, rolloutRole } from "./support/roles.ts";
 import { digestOfLocalTraining } from "./support/small-config.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 
@@ -92,13 +92,13 @@ describe("a job whose rollout replicas have two ranks", () => {
     const released = new Promise<void>((resolve) => {
       release = resolve;
     });
-    const pullShards: Doors["pullShards"] = async (options) => {
+    const pullShards: Ports["pullShards"] = async (options) => {
       asked.push(options.plan.rank);
       if (options.plan.rank === 1 && options.id.version === 1) await released;
-      return await hostDoors.pullShards(options);
+      return await hostPorts.pullShards(options);
     };
     const { job, controller } = await openRanked();
-    job.startReplica(rolloutRoleOn({ ...hostDoors, pullShards }), "rollout-0");
+    job.startReplica(rolloutRoleOn({ ...hostPorts, pullShards }), "rollout-0");
     await waitFor(() => asked.length === 4, { what: "the second rank to be asked for version 1" });
     expect(asked).toEqual([0, 1, 0, 1]);
     expect((await heldBy(job, "rollout-0")).map(({ version }) => version)).toEqual([0]);
@@ -108,12 +108,12 @@ describe("a job whose rollout replicas have two ranks", () => {
 
   it("asks again when one rank's part does not come, and draws nothing from half a version", async () => {
     let failures = 0;
-    const pullShards: Doors["pullShards"] = async (options) => {
+    const pullShards: Ports["pullShards"] = async (options) => {
       if (options.plan.rank === 1 && options.id.version === 2 && failures++ === 0) throw new Error("broken off");
-      return await hostDoors.pullShards(options);
+      return await hostPorts.pullShards(options);
     };
     const { job, controller } = await openRanked();
-    job.startReplica(rolloutRoleOn({ ...hostDoors, pullShards }), "rollout-0");
+    job.startReplica(rolloutRoleOn({ ...hostPorts, pullShards }), "rollout-0");
     await expectSameBits(job, controller);
     expect(failures).toBe(2);
     expect((await heldBy(job, "rollout-0")).map(({ version }) => version)).toEqual([0, 1, 2, 3]);

@@ -1,7 +1,7 @@
 /** Removal of older checkpoints, which takes its time on a slow disk. */
 import { afterEach, expect, it, vi } from "vitest";
 import { checkpointRoleOn } from "../src/index.ts";
-import { doors, policyRole, rolloutRole } from "./support/roles.ts";
+import { policyRole, ports, rolloutRole } from "./support/roles.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -19,9 +19,9 @@ it("is not waited for by a checkpoint's report, but by the end of the process", 
     remove = () => resolve(["an older one could not be removed"]);
   });
   const role = checkpointRoleOn({
-    ...doors,
+    ...ports,
     checkpointStore: async (options) => {
-      const store = await doors.checkpointStore(options);
+      const store = await ports.checkpointStore(options);
       return {
         ...store,
         save: async (content, signal) => ({ ...(await store.save(content, signal)), cleared: removing }),

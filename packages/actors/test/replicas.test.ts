@@ -1,9 +1,9 @@
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import type { Controller } from "../src/controller/index.ts";
-import { type Doors, policyRoleOn } from "../src/index.ts";
+import { type Ports, policyRoleOn } from "../src/index.ts";
 import { comebackDelayMs } from "../src/replica/replica.ts";
 import { digestIn, expectBalanced, heldDigests } from "./support/proofs.ts";
-import { doors as hostDoors, rolloutRole } from "./support/roles.ts";
+import { ports as hostPorts, rolloutRole } from "./support/roles.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
 import { endOf, endsOf, openJob, type SmallJob, type TestReplica } from "./support/small-job.ts";
 
@@ -91,12 +91,12 @@ describe("a policy replica whose disk does not answer", () => {
     const controller = await job.startController();
     let reads = 0;
     let late: AbortSignal | undefined;
-    const loadCheckpoint: Doors["loadCheckpoint"] = (path, signal) => {
+    const loadCheckpoint: Ports["loadCheckpoint"] = (path, signal) => {
       late ??= signal;
-      return reads++ === 0 ? new Promise(() => {}) : hostDoors.loadCheckpoint(path, signal);
+      return reads++ === 0 ? new Promise(() => {}) : hostPorts.loadCheckpoint(path, signal);
     };
     const policies = ["policy-0", "policy-1"].map((id) =>
-      job.startReplica(policyRoleOn({ ...hostDoors, loadCheckpoint }), id),
+      job.startReplica(policyRoleOn({ ...hostPorts, loadCheckpoint }), id),
     );
     job.startTeam({ policy: 0, rollout: 1 });
     await job.when("checkpoint.kept", ({ step }) => step >= 1);
@@ -131,7 +131,7 @@ describe("a policy replica whose live weights are not the candidate that it vote
     job = await openJob();
     const controller = await job.startController();
     const [sound] = job.startTeam({ policy: 1, rollout: 1 });
-    const faulty = job.startReplica(policyRoleOn(doorsThatPromoteWrongly), "policy-1");
+    const faulty = job.startReplica(policyRoleOn(portsThatPromoteWrongly), "policy-1");
     const [end] = await endsOf([faulty]);
     expect(end?.outcome).toBe("failed");
     expect(end?.reason).toMatch(/version 1: section weights has digest/);
@@ -144,11 +144,11 @@ describe("a policy replica whose live weights are not the candidate that it vote
   });
 });
 
-/** The doors of this host, on an engine with a bit that flips when a candidate becomes live. */
-const doorsThatPromoteWrongly: Doors = {
-  ...hostDoors,
+/** The ports of this host, on an engine with a bit that flips when a candidate becomes live. */
+const portsThatPromoteWrongly: Ports = {
+  ...hostPorts,
   async policyEngine(config) {
-    const engine = await hostDoors.policyEngine(config);
+    const engine = await hostPorts.policyEngine(config);
     const promote = engine.promote.bind(engine);
     engine.promote = () => {
       promote();

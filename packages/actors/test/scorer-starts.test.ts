@@ -4,13 +4,13 @@ import { expect, it, vi } from "vitest";
 import type { Beats } from "../src/environment.ts";
 import { rolloutRoleOn } from "../src/index.ts";
 import { processesOn } from "./support/environment.ts";
-import { doors } from "./support/roles.ts";
+import { ports } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 it("is progress of its sampler, which does not look as if it hung", async () => {
   const waiting: (() => void)[] = [];
   const role = rolloutRoleOn({
-    ...doors,
+    ...ports,
     reward: async () => ({ name: "slow", score: async () => 0, onStarting: (run) => void waiting.push(run) }),
   });
   const progress = vi.fn();

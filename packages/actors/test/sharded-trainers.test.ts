@@ -8,7 +8,7 @@ import type { Holder, JobConfig, Section } from "@muster/protocol";
 import { placeDensely } from "@muster/tensors";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { type Doors, openRankProgram } from "../src/index.ts";
+import { openRankProgram, type Ports } from "../src/index.ts";
 import {
   collectShards,
   cutInto,
@@ -23,7 +23,7 @@ import {
 import { writeRankConfig } from "../src/node/rank-config.ts";
 import { cutOver } from "./support/cut-over.ts";
 import { clock } from "./support/environment.ts";
-import { doors } from "./support/roles.ts";
+import { ports } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
@@ -64,9 +64,9 @@ class Rank {
   readonly training: RankTrainer;
   live: { weights: Uint8Array; optimizer: Uint8Array };
 
-  constructor(given: { replica: string; rank: number; cut: RankCut; weights: Uint8Array; doors: Doors }) {
+  constructor(given: { replica: string; rank: number; cut: RankCut; weights: Uint8Array; ports: Ports }) {
     const { replica, rank, cut, weights } = given;
-    const options = { doors: given.doors, clock, logger: silentLogger, replica, rank, cut, job, dataKey, config };
+    const options = { ports: given.ports, clock, logger: silentLogger, replica, rank, cut, job, dataKey, config };
     this.training = new RankTrainer(options);
     const own = new Uint8Array(this.training.bytes);
     cutInto(regionsOf(null, cut, rank), weights, own);
@@ -91,18 +91,18 @@ interface Trainer {
   readonly ranks: readonly Rank[];
 }
 
-/** A trainer of several processes, all in this one, of which only rank 0 hears that something was given up; `doorsOf` gives each rank its own. */
+/** A trainer of several processes, all in this one, of which only rank 0 hears that something was given up; `portsOf` gives each rank its own. */
 async function trainer(
   replica: string,
   cut: RankCut,
   weights: Uint8Array,
-  doorsOf: (rank: number) => Doors = () => doors,
+  portsOf: (rank: number) => Ports = () => ports,
   given: (answers: string[]) => string[] = (answers) => answers,
 ): Promise<Trainer> {
   const size = cut.tp * cut.pp;
   const ranks = Array.from(
     { length: size },
-    (_, rank) => new Rank({ replica, rank, cut, weights, doors: doorsOf(rank) }),
+    (_, rank) => new Rank({ replica, rank, cut, weights, ports: portsOf(rank) }),
   );
   open.push(...ranks.map(({ training }) => training));
   const performAll: PolicyEngine["performAll"] = async (ticket, aborted) =>
@@ -112,10 +112,10 @@ async function trainer(
   const engine = { info: () => ({ kind: "ranks", weightsBytes: wholeBytes, gradientElements: 4 }), performAll };
   const [first] = ranks;
   if (!first) throw new Error("a trainer has ranks");
-  const table = await ownTable(doors, [], signal);
+  const table = await ownTable(ports, [], signal);
   const identity = { job, id: replica, incarnation: `${replica}-1` };
   const environment = { clock, logger: silentLogger };
-  const tools = { doors, engine, table, config, dataKey, identity, environment } as never;
+  const tools = { ports, engine, table, config, dataKey, identity, environment } as never;
   return { ranks, state: await ShardedState.open(tools, first.training, size) };
 }
 
@@ -127,9 +127,9 @@ async function published({ state }: Trainer, holder: string): Promise<{ sections
 
 const puller = () => ({
   ...{
-    pullShards: doors.pullShards,
-    digests: doors.digests,
-    pieceMax: doors.pieceMax,
+    pullShards: ports.pullShards,
+    digests: ports.digests,
+    pieceMax: ports.pieceMax,
     clock,
     job,
     member: "reader",
@@ -161,7 +161,7 @@ describe("a version of shards", () => {
     const weights = drawn(18);
     const { sections, holders } = await published(await trainer("policy-0", from, weights), "policy-0");
     for (let rank = 0; rank < to.tp * to.pp; rank++) {
-      const given = { doors, clock, logger: silentLogger, replica: "rollout-0", job, dataKey, config };
+      const given = { ports, clock, logger: silentLogger, replica: "rollout-0", job, dataKey, config };
       const shards = rankShards({ ...given, rank, cut: to, trainers: from });
       const into = new Uint8Array(shards.bytes);
       await shards.pull(ticketOf({ ...id, order: "one", sections, holders }), into, signal);
@@ -250,13 +250,13 @@ describe("a trainer that joins", () => {
     const pulls = [0, 0];
     // Rank 1 gets its first shard once it has all of the second order, and rank 0 the latter after that.
     const mapOf =
-      (rank: number): Doors["map"] =>
+      (rank: number): Ports["map"] =>
       async (options) => {
         const turn = pulls[rank] ?? 0;
         pulls[rank] = turn + 1;
         if (rank === 1 && turn === 0) await late.passed;
         if (rank === 0 && turn >= 2) await lateIsOver.passed;
-        const pulled = await doors.map(options);
+        const pulled = await ports.map(options);
         if (rank === 1 && turn === 2) late.open();
         return pulled;
       };
@@ -266,7 +266,7 @@ describe("a trainer that joins", () => {
       if (tickets === 2) lateIsOver.open();
       return answers;
     };
-    const joiner = await trainer("policy-1", cutOver(2), drawn(6), (rank) => ({ ...doors, map: mapOf(rank) }), given);
+    const joiner = await trainer("policy-1", cutOver(2), drawn(6), (rank) => ({ ...ports, map: mapOf(rank) }), given);
     const givenUp = new AbortController();
     const first = joiner.state.pull({ ...id, sections, holders }, givenUp.signal);
     await vi.waitFor(() => expect(pulls).toEqual([2, 1]));
@@ -294,7 +294,7 @@ describe("what was given up before its turn", () => {
       tickets += 1;
       return answers;
     };
-    const { state } = await trainer("policy-0", cutOver(2), drawn(1), () => doors, given);
+    const { state } = await trainer("policy-0", cutOver(2), drawn(1), () => ports, given);
     const asked = tickets;
     await expect(state.candidate(AbortSignal.abort(new Error("given up")))).rejects.toThrow("given up");
     expect(tickets).toBe(asked);
@@ -379,7 +379,7 @@ describe("a checkpoint", () => {
     const { sections, holders } = await published(written, "policy-0");
     const bytes = await collected({ ...id, sections, holders }, cut);
     const root = join(directory.path, "checkpoints");
-    const store = await doors.checkpointStore({ root, keep: 1, now: () => new Date(0) });
+    const store = await ports.checkpointStore({ root, keep: 1, now: () => new Date(0) });
     const content = {
       ...{ job, ...id, step: 3, term: 1, tensors, modelConfig: {}, groupsWatermark: 0, engineBuild: "b" },
       sections: sections.map(({ name, digest }) => ({ name, digest, bytes: bytes[name] ?? new Uint8Array() })),
@@ -397,17 +397,17 @@ describe("a checkpoint", () => {
       const path = await checkpointOf(written, cutOver(2, 2), files);
       const read: number[] = [];
       const other = await trainer("policy-1", cutOver(2, 2), drawn(9), (rank) => ({
-        ...doors,
+        ...ports,
         loadCheckpoint: () => Promise.reject(new Error("the whole")),
         loadCheckpointParts: async (...asked) => {
-          const parts = await doors.loadCheckpointParts(...asked);
+          const parts = await ports.loadCheckpointParts(...asked);
           read[rank] = parts.bytes;
           return parts;
         },
       }));
       await other.state.load({ path }, signal);
       expect(other.ranks.map(({ live }) => live)).toEqual(written.ranks.map(({ live }) => live));
-      const { manifestDigest } = await doors.verifyCheckpoint(path, signal);
+      const { manifestDigest } = await ports.verifyCheckpoint(path, signal);
       await other.state.load({ path, manifestDigests: [manifestDigest] }, signal);
       expect(read).toEqual(other.ranks.map(({ live }) => live.weights.length + live.optimizer.length));
     },
@@ -464,9 +464,9 @@ describe("a checkpoint of shards", () => {
     };
     const identity = { job, id: "policy-1", incarnation: "policy-1-1" };
     const environment = { clock, logger: silentLogger };
-    const table = await ownTable(doors, [], signal);
-    const alone = { ...doors, loadCheckpoint };
-    const tools = { doors: alone, engine, table, config, dataKey, identity, environment } as never;
+    const table = await ownTable(ports, [], signal);
+    const alone = { ...ports, loadCheckpoint };
+    const tools = { ports: alone, engine, table, config, dataKey, identity, environment } as never;
     const state = await WholeState.open(tools);
     open.push(state);
     await expect(state.load({ path: "/checkpoints/step-3" })).rejects.toMatchObject({
@@ -528,7 +528,7 @@ describe("what ranks are told and answer", () => {
     ["of an earlier ticket", ([one = ""], [, two = ""]) => [one, two], /rank 1 .*it is the answer to another ticket/],
     [
       "of another build of the engine",
-      ([one = "", two = ""]) => [one, two.replace(doors.engineBuild, "another")],
+      ([one = "", two = ""]) => [one, two.replace(ports.engineBuild, "another")],
       /rank 1 .*it has engine build another, and rank 0 has /,
     ],
   ])("is refused when an answer is %s: its shard would be taken for one of this order", async (_, mangle, reason) => {
@@ -538,7 +538,7 @@ describe("what ranks are told and answer", () => {
       before = answers;
       return answered;
     };
-    const { state } = await trainer("policy-0", cutOver(2), drawn(1), () => doors, given);
+    const { state } = await trainer("policy-0", cutOver(2), drawn(1), () => ports, given);
     await expect(state.publish(id, ["serving", "training"])).rejects.toMatchObject({
       code: "MUSTER_ERR_RANK_ANSWER",
       message: expect.stringMatching(reason),

@@ -8,7 +8,7 @@ import type { Holder, Section } from "@muster/protocol";
 import { placeDensely } from "@muster/tensors";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Doors } from "../src/index.ts";
+import type { Ports } from "../src/index.ts";
 import {
   collectShards,
   cutInto,
@@ -21,7 +21,7 @@ import {
 import { type RankDone, type RankTicket, readAnswer } from "../src/shards/rank-tickets.ts";
 import { sectionOfShards } from "../src/shards/sharded-sections.ts";
 import { clock } from "./support/environment.ts";
-import { doors } from "./support/roles.ts";
+import { ports } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const pieceMax = 256 * 1024;
@@ -58,11 +58,11 @@ function drawn(bytes: number, seed: number): Uint8Array<ArrayBuffer> {
 }
 
 /** Processes of a trainer, each with a shard of these weights, and an optimizer of as many bytes. */
-function ranksOf(replica: string, cut: RankCut, weights: Uint8Array, given: Partial<Doors> = {}) {
+function ranksOf(replica: string, cut: RankCut, weights: Uint8Array, given: Partial<Ports> = {}) {
   const config = smallConfig(directory.path);
   return [0, 1].map((rank) => {
     const own = {
-      doors: { ...doors, pieceMax, ...given },
+      ports: { ...ports, pieceMax, ...given },
       clock,
       logger: silentLogger,
       replica,
@@ -92,7 +92,7 @@ function ranksOf(replica: string, cut: RankCut, weights: Uint8Array, given: Part
     });
     const perform = async (ticket: RankTicket, until = signal): Promise<RankDone> => {
       const text = await training.perform(writeRankTicket({ order: "1", ticket }), until);
-      return readAnswer(text, { order: "1", rank, build: doors.engineBuild });
+      return readAnswer(text, { order: "1", rank, build: ports.engineBuild });
     };
     const has = (): readonly string[] => names.map((name) => digestOf(copyOf(live.state[name])));
     return { perform, has, live };
@@ -109,14 +109,14 @@ async function published(ranks: Ranks): Promise<{ sections: Section[]; holders: 
     const shards = done.flatMap((one) => one.sections.filter((section) => section.name === name));
     const list = shards.map(({ bytes, digest }) => ({ bytes, digest }));
     const bytes = list.reduce((sum, shard) => sum + shard.bytes, 0);
-    return await sectionOfShards(doors, { name, bytes, shards: list }, signal);
+    return await sectionOfShards(ports, { name, bytes, shards: list }, signal);
   });
   const addresses = done.map(({ addresses, training }) => ({ addresses, training }));
   return { sections: await Promise.all(sections), holders: [{ id: "policy-0", addresses: [], ranks: addresses }] };
 }
 
-const puller = (given: Partial<Doors> = {}) => ({
-  ...{ pullShards: doors.pullShards, digests: doors.digests, pieceMax, ...given },
+const puller = (given: Partial<Ports> = {}) => ({
+  ...{ pullShards: ports.pullShards, digests: ports.digests, pieceMax, ...given },
   ...{ clock, job, member: "reader", dataKey, config: smallConfig(directory.path) },
 });
 
@@ -142,9 +142,9 @@ describe.each(borders)("shards of %i bytes", (bytes) => {
       const held = ranksOf("policy-0", cut, weights);
       const { sections, holders } = await published(held);
       const rooms: number[] = [];
-      const pullShards: Doors["pullShards"] = (options) => {
+      const pullShards: Ports["pullShards"] = (options) => {
         rooms.push(options.into.byteLength);
-        return doors.pullShards(options);
+        return ports.pullShards(options);
       };
       const collected = await collectShards(
         puller({ pullShards, pieceMax: size }),
@@ -167,7 +167,7 @@ describe.each(borders)("shards of %i bytes", (bytes) => {
   it("come to a rank of a sampler that has memory in pieces for them", async () => {
     const { sections, holders } = await published(ranksOf("policy-0", cut, weights));
     const [rank, trainers] = [0, cut];
-    const given = { doors, clock, logger: silentLogger, replica: "rollout-0", job, dataKey };
+    const given = { ports, clock, logger: silentLogger, replica: "rollout-0", job, dataKey };
     const sampler: RankCut = { ...cut, tp: 1 };
     const shards = rankShards({ ...given, config: smallConfig(directory.path), rank, cut: sampler, trainers });
     const room = roomFor(shards.bytes, pieceMax);
@@ -187,8 +187,8 @@ describe.each(borders)("shards of %i bytes", (bytes) => {
     const held = ranksOf("policy-0", cut, weights);
     const path = await checkpointOf(held, cut, files);
     const rooms: number[] = [];
-    const loadCheckpointParts: Doors["loadCheckpointParts"] = (from, choose, late) =>
-      doors.loadCheckpointParts(from, (info) => choose(info).map((part) => noting(part, rooms)), late);
+    const loadCheckpointParts: Ports["loadCheckpointParts"] = (from, choose, late) =>
+      ports.loadCheckpointParts(from, (info) => choose(info).map((part) => noting(part, rooms)), late);
     const other = ranksOf("policy-1", cut, drawn(2 * bytes, 2), { loadCheckpointParts });
     const optimizer = [bytes, bytes];
     const done = [];
@@ -211,8 +211,8 @@ describe("what is given up in the middle", () => {
     const { sections, holders } = await published(held);
     const path = await checkpointOf(held, cut, 1);
     const stop = new AbortController();
-    const loadCheckpointParts: Doors["loadCheckpointParts"] = async (from, choose, late) => {
-      const read = await doors.loadCheckpointParts(from, (info) => choose(info).slice(0, 2), late);
+    const loadCheckpointParts: Ports["loadCheckpointParts"] = async (from, choose, late) => {
+      const read = await ports.loadCheckpointParts(from, (info) => choose(info).slice(0, 2), late);
       stop.abort(new Error("given up"));
       return read;
     };
@@ -237,8 +237,8 @@ describe("what is given up in the middle", () => {
   it("gives back the memory of others that it lay in", async () => {
     const { sections, holders } = await published(ranksOf("policy-0", cut, drawn(2 * bytes, 1)));
     let mapped = 0;
-    const map: Doors["map"] = async (options) => {
-      const version = await doors.map(options);
+    const map: Ports["map"] = async (options) => {
+      const version = await ports.map(options);
       mapped += 1;
       return {
         ...version,
@@ -270,10 +270,10 @@ describe("what is given up in the middle", () => {
     const held = ranksOf("policy-0", cut, drawn(2 * bytes, 1));
     const { sections, holders } = await published(held);
     let pulls = 0;
-    const pullShards: Doors["pullShards"] = async (options) => {
+    const pullShards: Ports["pullShards"] = async (options) => {
       pulls += 1;
       if (pulls === 2) await Promise.all(open.map((each) => each.close()));
-      return await doors.pullShards(options);
+      return await ports.pullShards(options);
     };
     const collecting = collectShards(puller({ pullShards }), { ...id, sections, holders }, { cut, signal });
     await expect(collecting).rejects.toMatchObject({ code: "MUSTER_ERR_PULL_UNREACHABLE" });
@@ -281,7 +281,7 @@ describe("what is given up in the middle", () => {
   });
 });
 
-type Part = ReturnType<Parameters<Doors["loadCheckpointParts"]>[1]>[number];
+type Part = ReturnType<Parameters<Ports["loadCheckpointParts"]>[1]>[number];
 
 function noting(part: Part, rooms: number[]): Part {
   rooms.push(part.into.length);
@@ -292,7 +292,7 @@ function noting(part: Part, rooms: number[]): Part {
 async function checkpointOf(held: Ranks, cut: RankCut, files: number): Promise<string> {
   const { sections, holders } = await published(held);
   const collected = await collectShards(puller(), { ...id, sections, holders }, { cut, signal });
-  const store = await doors.checkpointStore({ root: join(directory.path, "kept"), keep: 1, now: () => new Date(0) });
+  const store = await ports.checkpointStore({ root: join(directory.path, "kept"), keep: 1, now: () => new Date(0) });
   const placed = cut.tensors.map(({ name, shape }) => ({ name, shape, dtype: "u8" as const }));
   const content = {
     ...{

@@ -6,12 +6,12 @@ import type { Holder, JobConfig, Section } from "@muster/protocol";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { decodeRecord } from "../src/controller/index.ts";
-import { type Doors, rolloutRoleOn } from "../src/index.ts";
+import { type Ports, rolloutRoleOn } from "../src/index.ts";
 import { Receipts, rankShards, ticketOf, writeReceipt } from "../src/internal.ts";
 import { cutOver } from "./support/cut-over.ts";
 import { clock } from "./support/environment.ts";
 import { digestIn, expectBalanced } from "./support/proofs.ts";
-import { checkpointRole, doors, policyRole } from "./support/roles.ts";
+import { checkpointRole, policyRole, ports } from "./support/roles.ts";
 import { digestOfLocalTraining, smallConfig } from "./support/small-config.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 
@@ -41,7 +41,7 @@ async function publish(
 ): Promise<{ holder: Holder; section: Section }> {
   directory ??= await makeTempDirectory();
   const where = { key: dataKey, job: "shards", member, socketDir: directory.path, tcpHost };
-  const store = await doors.versionStore({ ...where, slotBytes: weights.length + 64 });
+  const store = await ports.versionStore({ ...where, slotBytes: weights.length + 64 });
   stores.push(store);
   const [info] = await store.publish(id, { weights });
   if (!info) throw new Error("nothing was published");
@@ -56,7 +56,7 @@ const whole = (() => {
 
 function shardsOfRank(rank: number, cut: RankCut) {
   const given = {
-    doors,
+    ports,
     clock,
     logger: silentLogger,
     replica: "rollout-0",
@@ -94,7 +94,7 @@ describe("the part of a process", () => {
         await shards.pull(ticketOf({ ...ordered, sections: [section], holders: [holder] }), into, signal),
       );
       expect(receipt).toMatchObject({
-        ...{ ...ordered, build: doors.engineBuild, rank, bytes: shards.bytes },
+        ...{ ...ordered, build: ports.engineBuild, rank, bytes: shards.bytes },
         digest: expect.stringMatching(/^xxh3b:/),
       });
       for (const tensor of shards.tensors) {
@@ -193,9 +193,9 @@ describe("the receipts of a version", () => {
 });
 
 /** The embedded engine as one of two ranks, each of which takes its own part: they are put together here, where processes would exchange what they compute. */
-function rankedDoors(pull: Doors["pullShards"], alter: (receipts: string[]) => string[]): Doors {
+function rankedPorts(pull: Ports["pullShards"], alter: (receipts: string[]) => string[]): Ports {
   const cutOf = (config: JobConfig): RankCut => {
-    const { tensors } = doors.model(config, "rollout");
+    const { tensors } = ports.model(config, "rollout");
     const cut = tensors.map(({ name, shape }) => {
       const partition = shape.length > 1 ? 0 : null;
       return { name, shape, elementBytes: 4, partition, layer: "first" as const };
@@ -203,12 +203,12 @@ function rankedDoors(pull: Doors["pullShards"], alter: (receipts: string[]) => s
     return { tp: 2, pp: 1, tensors: cut };
   };
   return {
-    ...doors,
+    ...ports,
     rankCut: cutOf,
     rolloutEngine: async (config, own) => {
       if (!own) throw new Error("rank 0 was given no way to its part");
-      const engine = await doors.rolloutEngine(config);
-      const { tensors } = doors.model(config, "rollout");
+      const engine = await ports.rolloutEngine(config);
+      const { tensors } = ports.model(config, "rollout");
       const options = {
         clock,
         logger: silentLogger,
@@ -218,7 +218,7 @@ function rankedDoors(pull: Doors["pullShards"], alter: (receipts: string[]) => s
         trainers: null,
         config,
       };
-      const other = rankShards({ ...options, doors: { ...doors, pullShards: pull }, replica: "rollout-0", rank: 1 });
+      const other = rankShards({ ...options, ports: { ...ports, pullShards: pull }, replica: "rollout-0", rank: 1 });
       const ranks = [own, other];
       const updateWeights = async (update: WeightUpdate): Promise<void> => {
         if (update.via !== "ranks") throw new Error(`a version came ${update.via}`);
@@ -247,13 +247,13 @@ function rankedDoors(pull: Doors["pullShards"], alter: (receipts: string[]) => s
   };
 }
 
-async function runWith(roleDoors: Doors): Promise<SmallJob> {
+async function runWith(rolePorts: Ports): Promise<SmallJob> {
   const open = await openJob();
   job = open;
   const controller = await open.startController();
   for (const name of ["policy-0", "policy-1"]) open.startReplica(policyRole, name);
   open.startReplica(checkpointRole, "checkpoint-0");
-  open.startReplica(rolloutRoleOn(roleDoors), "rollout-0");
+  open.startReplica(rolloutRoleOn(rolePorts), "rollout-0");
   expect((await endOf(controller)).outcome).toBe("done");
   expectBalanced(controller.snapshot().context.state);
   expect(digestIn(controller.snapshot())).toBe(await digestOfLocalTraining(open.config));
@@ -275,12 +275,12 @@ async function reportsOf({ transport }: SmallJob): Promise<readonly string[]> {
 describe("a job whose sampler is several processes that take their own parts", () => {
   it("asks again when the part of one breaks off, holds no version in between, and gets the weights of a quiet run", async () => {
     let failures = 0;
-    const pull: Doors["pullShards"] = async (options) => {
+    const pull: Ports["pullShards"] = async (options) => {
       if (options.member === "rollout-0.1" && options.id.version === 2 && failures++ === 0)
         throw new Error("broken off");
       return await pullShards(options);
     };
-    const done = await runWith(rankedDoors(pull, (receipts) => receipts));
+    const done = await runWith(rankedPorts(pull, (receipts) => receipts));
     const said = await reportsOf(done);
     expect(said.filter((one) => one.startsWith("held"))).toEqual([0, 1, 2, 3].map((version) => `held ${version} true`));
     expect(said.findIndex((one) => one.startsWith("failed 2: broken off"))).toBe(said.indexOf("held 2 true") - 1);
@@ -291,7 +291,7 @@ describe("a job whose sampler is several processes that take their own parts", (
     job = open;
     await open.startController();
     for (const name of ["policy-0", "policy-1"]) open.startReplica(policyRole, name);
-    open.startReplica(rolloutRoleOn(rankedDoors(pullShards, (receipts) => receipts.slice(0, 1))), "rollout-0");
+    open.startReplica(rolloutRoleOn(rankedPorts(pullShards, (receipts) => receipts.slice(0, 1))), "rollout-0");
     const said: string[] = [];
     await waitFor(
       async () => {

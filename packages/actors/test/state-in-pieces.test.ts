@@ -8,10 +8,10 @@ import { copyOf } from "@muster/engine/internal";
 import { placeDensely } from "@muster/tensors";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { Doors } from "../src/index.ts";
+import type { Ports } from "../src/index.ts";
 import { ownTable, WholeState } from "../src/internal.ts";
 import { clock } from "./support/environment.ts";
-import { doors } from "./support/roles.ts";
+import { ports } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const pieceMax = 256 * 1024;
@@ -46,7 +46,7 @@ const wholeOf = (state: StateViews) => ({ weights: copyOf(state.weights), optimi
 const digestsIn = (state: StateViews): readonly string[] => names.map((name) => digestOf(copyOf(state[name])));
 
 /** A trainer with this state, and what it was restored to since. */
-async function trainer(member: string, state: StateViews, given: Partial<Doors> = {}) {
+async function trainer(member: string, state: StateViews, given: Partial<Ports> = {}) {
   let live = state;
   const engine: Partial<PolicyEngine> = {
     info: () =>
@@ -71,13 +71,13 @@ async function trainer(member: string, state: StateViews, given: Partial<Doors> 
       live = arriving;
     },
   };
-  const own: Doors = { ...doors, pieceMax, ...given };
+  const own: Ports = { ...ports, pieceMax, ...given };
   const table = await ownTable(own, tensors, signal);
   const identity = { job, id: member, incarnation: `${member}-1` };
   const environment = { clock, logger: silentLogger };
   const config = smallConfig(directory.path);
   const opened = await WholeState.open({
-    ...{ doors: own, engine, table, config, dataKey, identity, environment },
+    ...{ ports: own, engine, table, config, dataKey, identity, environment },
   } as never);
   open.push(opened);
   return { state: opened, live: () => digestsIn(live) };
@@ -108,7 +108,7 @@ describe("a state in pieces", () => {
 
 describe("a checkpoint of a state in pieces", () => {
   async function checkpointOf(state: StateViews, lie = ""): Promise<string> {
-    const store = await doors.checkpointStore({ root: join(directory.path, "kept"), keep: 1, now: () => new Date(0) });
+    const store = await ports.checkpointStore({ root: join(directory.path, "kept"), keep: 1, now: () => new Date(0) });
     const bytes = wholeOf(state);
     const sections = names.map((name) => ({
       name,
@@ -129,7 +129,7 @@ describe("a checkpoint of a state in pieces", () => {
     const other = await trainer("policy-1", drawn(4), {
       loadCheckpoint: () => Promise.reject(new Error("a whole section")),
       loadCheckpointParts: (from, choose, late) =>
-        doors.loadCheckpointParts(
+        ports.loadCheckpointParts(
           from,
           (info) => {
             const parts = choose(info);

@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { StateMemory } from "../src/checkpoint/state-memory.ts";
 import type { WorkTools } from "../src/replica/work.ts";
 import { clock } from "./support/environment.ts";
-import { doors } from "./support/roles.ts";
+import { ports } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 const sections = [{ name: "weights", digest: "d", bytes: 100e6 }] as never;
@@ -13,7 +13,7 @@ const pull = { lineage: 0, version: 1, sections, holders: [] };
 /** What it says of a version of 100 MB with so many MB of memory. */
 async function saysWith(availableMegabytes: number, set: readonly string[]): Promise<string> {
   const tools = { environment: { clock }, identity: { job: "dates", id: "checkpoint-0" } } as unknown as WorkTools;
-  const memory = new StateMemory(tools, { ...doors, availableMemory: () => availableMegabytes * 1e6 });
+  const memory = new StateMemory(tools, { ...ports, availableMemory: () => availableMegabytes * 1e6 });
   const admission = { dataKey: new Uint8Array(32), config: smallConfig("/nowhere", set) };
   const error = await memory.take(pull, admission, new AbortController().signal).catch((cause: unknown) => cause);
   return error instanceof Error ? error.message : "taken";
@@ -31,9 +31,9 @@ it("gives sections that can be read for as long as they are not released, whatev
   const dataKey = new Uint8Array(32).fill(1);
   const store = { key: dataKey, job: "dates", socketDir: config.data.socketDirectory, tcpHost: null, slotBytes: 1024 };
   const [id, never] = [{ lineage: 0, version: 1 }, new AbortController().signal];
-  const trainer = await doors.versionStore({ ...store, member: "policy-0" });
+  const trainer = await ports.versionStore({ ...store, member: "policy-0" });
   const tools = { environment: { clock }, identity: { job: "dates", id: "checkpoint-0" } } as unknown as WorkTools;
-  const memory = new StateMemory(tools, doors);
+  const memory = new StateMemory(tools, ports);
   const admission = { dataKey, config };
   try {
     const bytes = Uint8Array.of(1, 2, 3);

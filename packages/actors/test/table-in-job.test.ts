@@ -2,19 +2,19 @@
 
 import { loadCheckpoint } from "@muster/checkpoint";
 import { afterEach, expect, it } from "vitest";
-import { checkpointRoleOn, type Doors, rolloutRoleOn } from "../src/index.ts";
+import { checkpointRoleOn, type Ports, rolloutRoleOn } from "../src/index.ts";
 import { expectBalanced } from "./support/proofs.ts";
-import { checkpointRole, doors, policyRole, rolloutRole } from "./support/roles.ts";
+import { checkpointRole, policyRole, ports, rolloutRole } from "./support/roles.ts";
 import { endOf, openJob, type SmallJob } from "./support/small-job.ts";
 
 let job: SmallJob;
 afterEach(() => job.close());
 
-/** The doors of a host whose engine calls the last tensor by another name. */
-const other: Doors = {
-  ...doors,
+/** The ports of a host whose engine calls the last tensor by another name. */
+const other: Ports = {
+  ...ports,
   model: (...asked) => {
-    const model = doors.model(...asked);
+    const model = ports.model(...asked);
     const tensors = model.tensors.map((tensor, row) =>
       row === model.tensors.length - 1 ? { ...tensor, name: "another.name" } : tensor,
     );
@@ -49,6 +49,6 @@ it("a checkpoint has the table of the trainers, whatever the engine on its host 
   expect((await endOf(controller)).outcome).toBe("done");
   const kept = job.events("checkpoint.kept").at(-1);
   const { tensors } = await loadCheckpoint(String(kept?.body.path));
-  expect(tensors.map(({ name }) => name)).toEqual(doors.model(job.config).tensors.map(({ name }) => name));
+  expect(tensors.map(({ name }) => name)).toEqual(ports.model(job.config).tensors.map(({ name }) => name));
   expect(tensors.map(({ name }) => name)).not.toContain("another.name");
 });

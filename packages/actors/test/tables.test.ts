@@ -9,9 +9,9 @@ import type { Body, Holder, Section, TensorTable } from "@muster/protocol";
 import { type PlacedTensor, placeDensely } from "@muster/tensors";
 import { makeTempDirectory, type TempDirectory } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import type { Doors } from "../src/index.ts";
+import type { Ports } from "../src/index.ts";
 import { type KnownTable, Tables } from "../src/internal.ts";
-import { doors } from "./support/roles.ts";
+import { ports } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -33,7 +33,7 @@ const tableOf = (count: number, last = "last"): readonly PlacedTensor[] =>
   );
 
 async function known(tensors: readonly PlacedTensor[]): Promise<KnownTable> {
-  const { digest } = await doors.table(tensors);
+  const { digest } = await ports.table(tensors);
   return { digest, tensors };
 }
 
@@ -47,7 +47,7 @@ function wanted(text: Uint8Array, holders: readonly Holder[], patch: Partial<Ten
 }
 
 /** Holders by what they give for the table; nobody else is reached. */
-function pullFrom(given: Readonly<Record<string, Uint8Array>>, asked: string[] = []): Doors["pull"] {
+function pullFrom(given: Readonly<Record<string, Uint8Array>>, asked: string[] = []): Ports["pull"] {
   return async ({ holders, into, signal: ending }) => {
     ending.throwIfAborted();
     for (const from of holders) {
@@ -62,14 +62,14 @@ function pullFrom(given: Readonly<Record<string, Uint8Array>>, asked: string[] =
 }
 
 const holder = (name: string): Holder => ({ id: name, addresses: [`tcp:${name}`] });
-const tablesOn = (pull: Doors["pull"]): Tables => new Tables({ ...doors, pull }, self);
+const tablesOn = (pull: Ports["pull"]): Tables => new Tables({ ...ports, pull }, self);
 const bytes = (text: string): Uint8Array => new Uint8Array(Buffer.from(text));
 
 describe("weights that come with a table", () => {
   it("of the digest of one's own are taken, and nobody is asked", async () => {
     const asked: string[] = [];
     const tables = tablesOn(pullFrom({}, asked));
-    const { text } = await doors.table(tableOf(3));
+    const { text } = await ports.table(tableOf(3));
     await tables.check(wanted(text, [holder("p0")]), await known(tableOf(3)), asking);
     expect(asked).toEqual([]);
   });
@@ -84,7 +84,7 @@ describe("weights that come with a table", () => {
 
   it("of another model are refused by the first tensor that differs, and its table is fetched once", async () => {
     const asked: string[] = [];
-    const { text } = await doors.table(tableOf(3, "theirs"));
+    const { text } = await ports.table(tableOf(3, "theirs"));
     const tables = tablesOn(pullFrom({ "tcp:p0": text }, asked));
     const order = wanted(text, [holder("p0")]);
     const own = await known(tableOf(3, "ours"));
@@ -100,7 +100,7 @@ describe("weights that come with a table", () => {
 
   it("whose holder gives another text are asked of the next one, and the answer is the table", async () => {
     const asked: string[] = [];
-    const { text } = await doors.table(tableOf(3));
+    const { text } = await ports.table(tableOf(3));
     const lie = text.map((byte, i) => (i === 2 ? byte + 1 : byte));
     const tables = tablesOn(pullFrom({ "tcp:p0": lie, "tcp:p1": text }, asked));
     const own = await known(tableOf(1));
@@ -128,7 +128,7 @@ describe("weights that come with a table", () => {
   });
 
   it("that nobody reachable has are refused with what was heard of the holders", async () => {
-    const { text } = await doors.table(tableOf(3));
+    const { text } = await ports.table(tableOf(3));
     const own = await known(tableOf(1));
     await expect(tablesOn(pullFrom({})).of(wanted(text, [holder("p0")]), own, asking)).rejects.toThrow(
       /sha256:[0-9a-f]{64} of version 3 can not be had, so none of its weights are taken: nobody has it/,
@@ -137,7 +137,7 @@ describe("weights that come with a table", () => {
 
   it("are not waited for by a replica that ends", async () => {
     const ending = AbortSignal.abort(new Error("closing"));
-    const { text } = await doors.table(tableOf(3));
+    const { text } = await ports.table(tableOf(3));
     const asked = { ...asking, signal: ending };
     await expect(
       tablesOn(pullFrom({})).of(wanted(text, [holder("p0")]), await known(tableOf(1)), asked),
@@ -172,7 +172,7 @@ describe("between two processes", () => {
 
   it("200,000 rows come over both ways of the data plane, past a source that gives something else", async () => {
     const theirs = tableOf(200_000, "theirs");
-    const { text } = await doors.table(theirs);
+    const { text } = await ports.table(theirs);
     const liar = await serve("policy-0", Uint8Array.from(text).fill(0x20, 4_000_000, 4_000_001));
     const honest = await serve("policy-1", text);
     const own = await known(tableOf(200_000, "ours"));
@@ -194,7 +194,7 @@ describe("between two processes", () => {
   });
 
   it("a source that ends is passed over, and one whose table lies is named", async () => {
-    const { text } = await doors.table(tableOf(2));
+    const { text } = await ports.table(tableOf(2));
     const lie = bytes(Buffer.from(text).toString().replace("t0", "t9").replace(",16]", ",12]"));
     const dead = await serve("policy-0", text);
     const liar = await serve("policy-1", lie);

@@ -1,4 +1,4 @@
-/** The second door: the checkers one by one, for the simulator and for tests. */
+/** The second entry point: the checkers one by one, for the simulator and for tests. */
 export type { Allowance } from "./allowance.ts";
 export { BarrierChecker, type ScriptRules } from "./barrier-checker.ts";
 export { BlameChecker } from "./blame-checker.ts";

@@ -1,2 +1,2 @@
-/** The second door, for tests, the simulator and benches: what no other package needs at work. */
+/** The second entry point, for tests, the simulator and benches: what no other package needs at work. */
 export { digestOf } from "./digest.ts";

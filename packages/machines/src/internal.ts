@@ -1,4 +1,4 @@
-/** The second door, for tests, the simulator and benches: what no other package needs at work. */
+/** The second entry point, for tests, the simulator and benches: what no other package needs at work. */
 export { checkpointMachine } from "./checkpoint/checkpoint-machine.ts";
 export { control } from "./controller/control.ts";
 export { type ControllerPhase, controllerMachine, controllerPhases } from "./controller/controller-machine.ts";

@@ -1,4 +1,4 @@
-/** The second door, for tests, the simulator and benches: what no other package needs at work. */
+/** The second entry point, for tests, the simulator and benches: what no other package needs at work. */
 export { protocolMinor } from "./envelope.ts";
 export { backoffMaxMs } from "./failure.ts";
 export { networkDefaults, samplesDefaults } from "./job-config.ts";

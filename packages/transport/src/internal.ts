@@ -1,4 +1,4 @@
-/** The second door, for tests, the simulator and benches: what no other package needs at work. */
+/** The second entry point, for tests, the simulator and benches: what no other package needs at work. */
 export { createMemoryBroker, type MemoryBroker, type MemoryBrokerOptions } from "./memory/broker.ts";
 export { matcherOf } from "./memory/subject.ts";
 export { generateKeys } from "./server/keys.ts";

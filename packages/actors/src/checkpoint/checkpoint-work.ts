@@ -5,9 +5,9 @@ import type { CheckpointContent, CheckpointStore } from "@muster/checkpoint";
 import { type CheckpointEffect, type CheckpointEvent, checkpointLogic, type TimerEffect } from "@muster/machines";
 import type { Body } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
-import { meteredDoors } from "../metered-doors.ts";
+import { meteredPorts } from "../metered-ports.ts";
+import type { Ports } from "../ports.ts";
 import {
   type Admission,
   defineRole,
@@ -43,15 +43,15 @@ const causeMax = 2_000;
 
 const phases = ["loading", "idle", "writing"] as const;
 
-/** The role of checkpoint actors on given doors. */
-export const checkpointRoleOn = (doors: Doors): Role =>
+/** The role of checkpoint actors on given ports. */
+export const checkpointRoleOn = (ports: Ports): Role =>
   defineRole({
     role: "checkpoint",
     build: "",
     phases,
     logic: checkpointLogic,
     input: { checkpointMs: 60_000, pullMs: 30_000 },
-    create: (tools: WorkTools): Work<Effect, CheckpointEvent> => new CheckpointWork(tools, doors),
+    create: (tools: WorkTools): Work<Effect, CheckpointEvent> => new CheckpointWork(tools, ports),
   });
 
 type SaveBody = Body<"checkpoint.save">;
@@ -72,7 +72,7 @@ interface Opened extends Admission {
 
 class CheckpointWork implements Work<Effect, CheckpointEvent> {
   readonly #tools: WorkTools;
-  readonly #doors: Doors;
+  readonly #ports: Ports;
   readonly #memory: StateMemory;
   readonly #tables: Tables;
   readonly #opened: Promise<Opened>;
@@ -89,12 +89,12 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   /** Ends the hold on the checkpoints that the controller would restore. */
   #unpin = (): void => {};
 
-  constructor(tools: WorkTools, doors: Doors) {
+  constructor(tools: WorkTools, ports: Ports) {
     this.#tools = tools;
-    this.#doors = meteredDoors(doors, tools.environment);
+    this.#ports = meteredPorts(ports, tools.environment);
     this.#shared = new SharedVersion(tools.environment.clock);
-    this.#memory = new StateMemory(tools, this.#doors);
-    this.#tables = new Tables(this.#doors, tools.identity);
+    this.#memory = new StateMemory(tools, this.#ports);
+    this.#tables = new Tables(this.#ports, tools.identity);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -126,10 +126,10 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
   async open(admission: Admission): Promise<void> {
     try {
       const { directory, keep } = admission.config.checkpoint;
-      this.#doors.network(admission.config.network);
+      this.#ports.network(admission.config.network);
       const now = (): Date => new Date(this.#tools.environment.wallMs());
       const graceMs = Math.max(graceMinMs, 2 * admission.config.timing.checkpointMs);
-      const store = await this.#doors.checkpointStore({
+      const store = await this.#ports.checkpointStore({
         root: directory,
         keep,
         keepUnpinned: unnamedMax,
@@ -208,10 +208,10 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const kept = await this.#memory.find(body, opened, signal);
     if (kept) return kept;
     const { job, id } = this.#tools.identity;
-    const { map, pullShards, digests, pieceMax } = this.#doors;
+    const { map, pullShards, digests, pieceMax } = this.#ports;
     const { clock } = this.#tools.environment;
     const puller = { job, member: id, dataKey, config };
-    const cut = this.#doors.trainerCut(config);
+    const cut = this.#ports.trainerCut(config);
     if (!cut)
       return keptWhere(await mapParts({ ...puller, map, keepIn: {} }, body, signal), body, config.timing.pullMs);
     const collecting = { ...puller, pullShards, digests, pieceMax, clock };
@@ -221,7 +221,7 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
 
   /** What a checkpoint says besides its bytes. */
   async #contentOf(body: SaveBody, { config, dataKey }: Opened, signal: AbortSignal): Promise<Said> {
-    const model = this.#doors.model(config);
+    const model = this.#ports.model(config);
     const own = await this.#tables.described(config, "policy");
     const tensors = await this.#tables.of(body, own, { dataKey, config, signal });
     const { step, lineage, version, ledger, groupsWatermark, sizes } = body;

@@ -1,9 +1,9 @@
 /** Training state that a checkpoint actor keeps in memory: the newest version that it was asked for, and the one before until that is whole. */
 import type { CheckpointSection } from "@muster/checkpoint";
 import { type Body, type Section, versionParts } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { PartStores } from "../part-stores.ts";
+import type { Ports } from "../ports.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import { deltaOf, type Held, type MappedParts, mapParts } from "../weights.ts";
 
@@ -44,13 +44,13 @@ export function keptWhere(
 /** Keeps versions. */
 export class StateMemory {
   readonly #tools: WorkTools;
-  readonly #doors: Doors;
+  readonly #ports: Ports;
   /** Opened with the first version, which says how large versions are. */
   #stores: PartStores | null = null;
 
-  constructor(tools: WorkTools, doors: Doors) {
+  constructor(tools: WorkTools, ports: Ports) {
     this.#tools = tools;
-    this.#doors = doors;
+    this.#ports = ports;
   }
 
   /**
@@ -96,13 +96,13 @@ export class StateMemory {
 
   #puller({ dataKey, config }: Admission): Omit<Parameters<typeof mapParts>[0], "keepIn"> {
     const { job, id } = this.#tools.identity;
-    return { map: this.#doors.map, job, member: id, dataKey, config };
+    return { map: this.#ports.map, job, member: id, dataKey, config };
   }
 
   async #open(sections: readonly Section[], { dataKey, config }: Admission): Promise<PartStores> {
     const { job, id } = this.#tools.identity;
     const versionBytes = sections.reduce((sum, { bytes }) => sum + bytes, 0);
-    const available = this.#doors.availableMemory();
+    const available = this.#ports.availableMemory();
     // Who writes shards keeps the version until it is told of a newer one.
     const versions = slots + ((config.checkpoint.shards ?? 1) > 1 ? 1 : 0);
     if (versions * versionBytes > shareMax * available)
@@ -113,7 +113,7 @@ export class StateMemory {
         available: megabytes(available),
       });
     const { tcpHost, socketDirectory: socketDir } = config.data;
-    return await PartStores.open(this.#doors, sections, {
+    return await PartStores.open(this.#ports, sections, {
       ...{ key: dataKey, job, member: id, socketDir, slots },
       // An address, other than a network, is that of the policy replicas' host.
       tcpHost: tcpHost?.includes("/") ? tcpHost : null,

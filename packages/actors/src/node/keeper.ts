@@ -69,7 +69,7 @@ export interface KeeperOptions extends KeeperGiven {
 export type StartOrder = Omit<Extract<NodeEffect, { type: "keeper.start" }>, "type">;
 
 /** Starts and ends the processes of one node: the host's, or those of a simulation. */
-export interface KeeperDoor {
+export interface KeeperPort {
   /** Ends what an earlier life of this node left. @returns The processes that are gone now. */
   clean(): Promise<readonly { readonly id: string; readonly pid: number }[]>;
   /** Starts a replica. Another process of it on this host, and whoever still has one of its devices there, is ended first, whoever started it. */
@@ -101,7 +101,7 @@ const groupEndMs = 5_000;
 const groupPollMs = 50;
 
 /** Starts and ends the processes of one node. */
-export class Keeper implements KeeperDoor {
+export class Keeper implements KeeperPort {
   readonly #options: KeeperOptions;
   readonly #notes: ProcessNotes;
   readonly #held = new Map<string, Held>();

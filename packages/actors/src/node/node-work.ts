@@ -13,7 +13,7 @@ import {
   type WorkTools,
 } from "../replica/work.ts";
 import { type HostSigns, openHostSigns } from "./host-signs.ts";
-import { Keeper, type KeeperDoor, type KeeperGiven } from "./keeper.ts";
+import { Keeper, type KeeperGiven, type KeeperPort } from "./keeper.ts";
 import { writeRankConfig } from "./rank-config.ts";
 
 type Effect = NodeEffect | TimerEffect<NodeEvent>;
@@ -37,13 +37,13 @@ export interface NodeRoleOptions extends NodeBasics {
   /** Environment of a replica; the mark of its life is added. */
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Hears of the keeper of each life, so that nothing is left when the process ends in haste. */
-  readonly onKeeper: (keeper: Pick<KeeperDoor, "killNow">) => void;
+  readonly onKeeper: (keeper: Pick<KeeperPort, "killNow">) => void;
 }
 
 /** What a node is made from whose processes somebody else starts. */
 export interface NodeRoleOnOptions extends NodeBasics {
   /** Makes the keeper of one life of the node. */
-  readonly keeper: (given: KeeperGiven) => KeeperDoor;
+  readonly keeper: (given: KeeperGiven) => KeeperPort;
   /** Looks at its host, for one life of the node. */
   readonly signs: () => HostSigns;
   /** Hears of the job before anything is started. @returns Where this host is reached in the network that the job names, or `null`. */
@@ -97,7 +97,7 @@ export function nodeRoleOn(options: NodeRoleOnOptions): Role {
 }
 
 class NodeWork implements Work<Effect, NodeEvent> {
-  readonly #keeper: KeeperDoor;
+  readonly #keeper: KeeperPort;
   readonly #signs: HostSigns;
   readonly #stopLooking: () => void;
   readonly #admitted: NodeRoleOnOptions["admitted"];

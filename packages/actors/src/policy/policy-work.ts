@@ -6,9 +6,9 @@ import type { PolicyEngine, RankCut } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
 import { type Body, withSettings } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
-import { meteredDoors } from "../metered-doors.ts";
+import { meteredPorts } from "../metered-ports.ts";
+import type { Ports } from "../ports.ts";
 import {
   type Admission,
   defineRole,
@@ -38,15 +38,15 @@ const phases = ["loading", "idle", "initializing", "pulling", "meshing", "comput
 /** Before the configuration is known nothing waits by these. */
 const unknownTiming = { initializeMs: 300_000, pullMs: 30_000, meshMs: 10_000, stepMs: 60_000, commandMs: 5_000 };
 
-/** The role of policy replicas on given doors. */
-export const policyRoleOn = (doors: Doors): Role =>
+/** The role of policy replicas on given ports. */
+export const policyRoleOn = (ports: Ports): Role =>
   defineRole({
     role: "policy",
-    build: doors.engineBuild,
+    build: ports.engineBuild,
     phases,
     logic: policyLogic,
     input: { timing: unknownTiming },
-    create: (tools: WorkTools): Work<Effect, PolicyEvent> => new PolicyWork(tools, doors),
+    create: (tools: WorkTools): Work<Effect, PolicyEvent> => new PolicyWork(tools, ports),
   });
 
 interface Opened extends Admission {
@@ -57,7 +57,7 @@ interface Opened extends Admission {
 
 class PolicyWork implements Work<Effect, PolicyEvent> {
   readonly #tools: WorkTools;
-  readonly #doors: Doors;
+  readonly #ports: Ports;
   readonly #publications: Publications;
   readonly #tables: Tables;
   readonly #opened: Promise<Opened>;
@@ -73,11 +73,11 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   /** The work on the engine that runs or is queued: one thing at a time. */
   #engineWork: Promise<unknown> = Promise.resolve();
 
-  constructor(tools: WorkTools, doors: Doors) {
+  constructor(tools: WorkTools, ports: Ports) {
     this.#tools = tools;
-    this.#doors = meteredDoors(doors, tools.environment);
+    this.#ports = meteredPorts(ports, tools.environment);
     this.#publications = new Publications(tools.environment);
-    this.#tables = new Tables(this.#doors, tools.identity);
+    this.#tables = new Tables(this.#ports, tools.identity);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -103,14 +103,14 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   async open(admission: Admission): Promise<void> {
     try {
       const { config } = admission;
-      this.#doors.network(config.network);
-      const cut = this.#doors.trainerCut(config);
+      this.#ports.network(config.network);
+      const cut = this.#ports.trainerCut(config);
       const own = cut && this.#ownRank(admission, cut);
-      const engine = await this.#doors.policyEngine(config, own ?? undefined);
+      const engine = await this.#ports.policyEngine(config, own ?? undefined);
       engine.onLost?.(this.#tools.fail);
-      const table = await ownTable(this.#doors, engine.info().tensors, this.#closing.signal);
+      const table = await ownTable(this.#ports, engine.info().tensors, this.#closing.signal);
       const { environment, identity } = this.#tools;
-      const tools: StateTools = { ...admission, doors: this.#doors, engine, table, environment, identity };
+      const tools: StateTools = { ...admission, ports: this.#ports, engine, table, environment, identity };
       const state = cut && own ? await ShardedState.open(tools, own, sizeOf(cut)) : await WholeState.open(tools);
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened({ ...admission, engine, state, table });
@@ -124,7 +124,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   #ownRank({ config, dataKey }: Admission, cut: RankCut): RankTrainer {
     const { job, id } = this.#tools.identity;
     const { clock, logger } = this.#tools.environment;
-    return new RankTrainer({ doors: this.#doors, clock, logger, replica: id, rank: 0, cut, job, dataKey, config });
+    return new RankTrainer({ ports: this.#ports, clock, logger, replica: id, rank: 0, cut, job, dataKey, config });
   }
 
   async close(): Promise<void> {

@@ -2,7 +2,7 @@
 import { type Body, type Section, type VersionPart, versionParts } from "@muster/protocol";
 import type { Environment } from "../environment.ts";
 import { errors } from "../errors.ts";
-import { type TransferMeters, transferMetersOn } from "../metered-doors.ts";
+import { type TransferMeters, transferMetersOn } from "../metered-ports.ts";
 import type { Held } from "../weights.ts";
 import type { Published, TrainerState } from "./trainer-state.ts";
 

@@ -1,7 +1,7 @@
 /** A checkpoint as trainers read it: the one that is meant, and no other that has taken its place. */
 import type { CheckpointInfo, LoadedCheckpoint } from "@muster/checkpoint";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import type { Ports } from "../ports.ts";
 import { isOfShards } from "../shards/sharded-sections.ts";
 
 /** A checkpoint to load: the folder, and the manifests that it may have; any where they are absent. */
@@ -29,11 +29,11 @@ export function checkWhole({ name, sections }: CheckpointInfo): void {
 
 /** @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED */
 export async function readCheckpoint(
-  doors: Pick<Doors, "loadCheckpoint">,
+  ports: Pick<Ports, "loadCheckpoint">,
   source: CheckpointSource,
   signal: AbortSignal,
 ): Promise<ReadCheckpoint> {
-  const checkpoint = await doors.loadCheckpoint(source.path, signal);
+  const checkpoint = await ports.loadCheckpoint(source.path, signal);
   checkMeant(source, checkpoint.info);
   const bytesOf = (section: string): Uint8Array =>
     checkpoint.sections.find((each) => each.name === section)?.bytes ?? new Uint8Array();

@@ -2,9 +2,9 @@
 import type { StridedRows } from "@muster/base";
 import type { CheckpointInfo, ChooseParts } from "@muster/checkpoint";
 import { roomFor, type StateViews } from "@muster/engine";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { partsInto } from "../parts-into.ts";
+import type { Ports } from "../ports.ts";
 import { type CheckpointSource, checkMeant, checkWhole } from "./read-checkpoint.ts";
 
 const sectionNames = ["weights", "optimizer"] as const;
@@ -22,7 +22,7 @@ interface Room {
  * @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED, MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS, MUSTER_ERR_CHECKPOINT_OF_OTHER_MODEL, MUSTER_ERR_CHECKPOINT_DIFFERS
  */
 export async function readLarge(
-  doors: Pick<Doors, "loadCheckpointParts" | "verifyCheckpoint" | "digests">,
+  ports: Pick<Ports, "loadCheckpointParts" | "verifyCheckpoint" | "digests">,
   source: CheckpointSource,
   { pieceMax, ...sizes }: Room,
   signal: AbortSignal,
@@ -36,13 +36,13 @@ export async function readLarge(
     state = room;
     return sectionNames.flatMap((section) => partsInto(section, rowsOf(sizes[section]), room[section]));
   };
-  const { info } = await doors.loadCheckpointParts(source.path, choose, signal);
-  const found = await doors.digests([state.weights, state.optimizer], signal);
+  const { info } = await ports.loadCheckpointParts(source.path, choose, signal);
+  const found = await ports.digests([state.weights, state.optimizer], signal);
   for (const [i, section] of sectionNames.entries()) {
     const wanted = digestIn(info, section);
     if (found[i] === wanted) continue;
     // Damage has an error that says where it is.
-    await doors.verifyCheckpoint(source.path, signal);
+    await ports.verifyCheckpoint(source.path, signal);
     throw errors.CheckpointDiffers({ name: info.name, section, found: found[i] ?? "none", wanted });
   }
   return state;

@@ -36,7 +36,7 @@ export class ShardedState implements TrainerState {
     this.#size = size;
   }
 
-  /** Opens the stores of all ranks. @throws what the door to version stores throws; MUSTER_ERR_RANK_ENGINE */
+  /** Opens the stores of all ranks. @throws what the port to version stores throws; MUSTER_ERR_RANK_ENGINE */
   static async open(tools: StateTools, own: RankTrainer, size: number): Promise<ShardedState> {
     const state = new ShardedState(tools, own, size);
     own.describe(tools.table);
@@ -92,9 +92,9 @@ export class ShardedState implements TrainerState {
 
   /** @throws what reading throws; MUSTER_ERR_CHECKPOINT_CORRUPT */
   async #verify(path: string, signal: AbortSignal): Promise<void> {
-    const { doors, config, environment } = this.#tools;
+    const { ports, config, environment } = this.#tools;
     const patience = { what: `verifying ${path}`, timeoutMs: config.timing.checkpointMs, clock: environment.clock };
-    await withDeadline((late) => doors.verifyCheckpoint(path, AbortSignal.any([late, signal])), patience);
+    await withDeadline((late) => ports.verifyCheckpoint(path, AbortSignal.any([late, signal])), patience);
   }
 
   async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {
@@ -127,13 +127,13 @@ export class ShardedState implements TrainerState {
         rank: answers.length,
         reason: `there are ${answers.length} answers of ${this.#size} ranks`,
       });
-    const build = this.#tools.doors.engineBuild;
+    const build = this.#tools.ports.engineBuild;
     return answers.map((answer, rank) => readAnswer(answer, { order, rank, build }));
   }
 
   /** The sections of some parts, each named by the shards of all ranks. */
   async #sectionsOf(done: readonly RankDone[], parts: readonly VersionPart[]): Promise<Section[]> {
-    const { doors, engine, table } = this.#tools;
+    const { ports, engine, table } = this.#tools;
     const whole = {
       weights: engine.info().weightsBytes,
       optimizer: this.#optimizer.reduce((sum, bytes) => sum + bytes, 0),
@@ -144,7 +144,7 @@ export class ShardedState implements TrainerState {
     )) {
       const shards = done.flatMap(({ sections }) => sections.filter((section) => section.name === name));
       const list = shards.map(({ bytes, digest }) => ({ bytes, digest }));
-      const section = await sectionOfShards(doors, { name, bytes: whole[name], shards: list }, never);
+      const section = await sectionOfShards(ports, { name, bytes: whole[name], shards: list }, never);
       named.push(name === "weights" ? { ...section, table: table.named } : section);
     }
     return named;

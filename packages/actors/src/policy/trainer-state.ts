@@ -3,9 +3,9 @@ import { withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
 import { bytesIn, inlineState, type PolicyEngine, type SectionSource, type StateViews, sketchOf } from "@muster/engine";
 import type { Body, Section, VersionPart } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
 import type { Environment } from "../environment.ts";
 import type { PartStores } from "../part-stores.ts";
+import type { Ports } from "../ports.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import type { OwnTable } from "../tables.ts";
 import { type Held, mapParts } from "../weights.ts";
@@ -37,7 +37,7 @@ export interface TrainerState {
 
 /** What the state of a trainer stands on. */
 export interface StateTools extends Admission {
-  readonly doors: Doors;
+  readonly ports: Ports;
   readonly engine: PolicyEngine;
   readonly table: OwnTable;
   readonly environment: Pick<Environment, "clock" | "logger">;
@@ -59,11 +59,11 @@ export class WholeState implements TrainerState {
     this.#stores = stores;
   }
 
-  /** Opens its stores. @throws what the door to version stores throws */
+  /** Opens its stores. @throws what the port to version stores throws */
   static async open(tools: StateTools): Promise<WholeState> {
-    const { doors, engine, table, config, dataKey, identity } = tools;
+    const { ports, engine, table, config, dataKey, identity } = tools;
     const { weightsBytes, optimizerBytes } = engine.info();
-    const stores = await openTrainerStores(doors, {
+    const stores = await openTrainerStores(ports, {
       ...{ job: identity.job, member: identity.id, dataKey, config },
       ...{ weightsBytes, optimizerBytes, tableBytes: table.text.length },
     });
@@ -78,9 +78,9 @@ export class WholeState implements TrainerState {
   }
 
   async candidate(signal: AbortSignal): Promise<{ readonly sections: Section[]; readonly sketch?: number[] }> {
-    const { engine, doors, table, config } = this.#tools;
+    const { engine, ports, table, config } = this.#tools;
     const { weights, optimizer } = engine.candidate();
-    const [ofWeights = "", ofOptimizer = ""] = await doors.digests([weights, optimizer], signal);
+    const [ofWeights = "", ofOptimizer = ""] = await ports.digests([weights, optimizer], signal);
     const sections: Section[] = [
       { name: "weights", bytes: bytesIn(weights), digest: ofWeights, table: table.named },
       { name: "optimizer", bytes: bytesIn(optimizer), digest: ofOptimizer },
@@ -90,8 +90,8 @@ export class WholeState implements TrainerState {
   }
 
   async pull(wanted: Body<"weights.pull">, signal: AbortSignal): Promise<void> {
-    const { doors, engine, dataKey, config, identity } = this.#tools;
-    const puller = { map: doors.map, keepIn: {}, job: identity.job, member: identity.id, dataKey, config };
+    const { ports, engine, dataKey, config, identity } = this.#tools;
+    const puller = { map: ports.map, keepIn: {}, job: identity.job, member: identity.id, dataKey, config };
     const mapped = await mapParts(puller, wanted, signal);
     try {
       const patience = { deadlineMs: config.timing.pullMs, signal };
@@ -117,19 +117,19 @@ export class WholeState implements TrainerState {
   }
 
   async #read(source: CheckpointSource, signal: AbortSignal): Promise<StateViews> {
-    const { doors, engine } = this.#tools;
-    const { pieceMax } = doors;
+    const { ports, engine } = this.#tools;
+    const { pieceMax } = ports;
     const { weightsBytes: weights, optimizerBytes: optimizer } = engine.info();
     if (Math.max(weights, optimizer) > pieceMax)
-      return await readLarge(doors, source, { weights, optimizer, pieceMax }, signal);
-    const { info, bytesOf } = await readCheckpoint(doors, source, signal);
+      return await readLarge(ports, source, { weights, optimizer, pieceMax }, signal);
+    const { info, bytesOf } = await readCheckpoint(ports, source, signal);
     checkWhole(info);
     return { weights: bytesOf("weights"), optimizer: bytesOf("optimizer") };
   }
 
   async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {
-    const { doors, engine, config, dataKey, identity } = this.#tools;
-    return await doors.gradientMesh({
+    const { ports, engine, config, dataKey, identity } = this.#tools;
+    return await ports.gradientMesh({
       key: dataKey,
       job: identity.job,
       epoch: body.epoch,

@@ -1,6 +1,7 @@
 /** The version stores of one process of a trainer, for the whole state or a shard of it. */
-import type { Doors } from "../doors.ts";
+
 import { PartStores } from "../part-stores.ts";
+import type { Ports } from "../ports.ts";
 import { deltaOf, type Puller } from "../weights.ts";
 
 /** Whose stores they are, and what they have room for. */
@@ -11,15 +12,15 @@ interface TrainerStores extends Puller {
   readonly tableBytes: number;
 }
 
-/** @throws what the door to version stores throws; nothing is open then */
-export async function openTrainerStores(doors: Pick<Doors, "versionStore">, of: TrainerStores): Promise<PartStores> {
+/** @throws what the port to version stores throws; nothing is open then */
+export async function openTrainerStores(ports: Pick<Ports, "versionStore">, of: TrainerStores): Promise<PartStores> {
   const { job, member, dataKey, config, weightsBytes, optimizerBytes, tableBytes } = of;
   const { socketDirectory: socketDir, tcpHost, slots } = config.data;
   const sizes = [
     { name: "weights", bytes: weightsBytes },
     { name: "optimizer", bytes: optimizerBytes },
   ] as const;
-  return await PartStores.open(doors, sizes, {
+  return await PartStores.open(ports, sizes, {
     ...{ key: dataKey, job, member, socketDir, tcpHost, slots, tableBytes },
     delta: deltaOf(config),
   });

@@ -4,7 +4,7 @@ import { invariant, withDeadline } from "@muster/base";
 import type { MappedVersion, VersionStore } from "@muster/collectives";
 import type { RankCut, RolloutEngine, WeightUpdate } from "@muster/engine";
 import { type Body, type JobConfig, sectionsOfPart } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
+import type { Ports } from "../ports.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import { collectShards } from "../shards/collect-shards.ts";
 import { partBytesOf } from "../shards/sharded-sections.ts";
@@ -34,7 +34,7 @@ interface PullSignals {
 /** Brings versions into an engine. */
 export class Arrivals {
   readonly #tools: WorkTools;
-  readonly #doors: Doors;
+  readonly #ports: Ports;
   readonly #meters: ArrivalMeters;
   readonly #tables: Tables;
   /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
@@ -43,11 +43,11 @@ export class Arrivals {
   /** The version of which every process has its part: ordered again, it is not taken again. */
   #ofRanks: { readonly version: number; readonly arrived: Arrived } | null = null;
 
-  constructor(tools: WorkTools, doors: Doors) {
+  constructor(tools: WorkTools, ports: Ports) {
     this.#tools = tools;
-    this.#doors = doors;
+    this.#ports = ports;
     this.#meters = arrivalMetersOn(tools.environment.metrics);
-    this.#tables = new Tables(doors, tools.identity);
+    this.#tables = new Tables(ports, tools.identity);
   }
 
   /** Pulls a version and hands it to the engine, which has it when this ends. @throws what pulls and engines throw. */
@@ -57,12 +57,12 @@ export class Arrivals {
     const { job, id } = this.#tools.identity;
     const own = await this.#tables.described(config, "rollout");
     await this.#tables.check(body, own, { dataKey, config, signal: signals.signal });
-    const cut = this.#doors.rankCut(config);
+    const cut = this.#ports.rankCut(config);
     if (cut) return await this.#byRanks(body, receiver, { cut, signal: signals.signal });
-    const trainers = this.#doors.trainerCut(config);
+    const trainers = this.#ports.trainerCut(config);
     if (trainers) return await this.#collected(body, receiver, { cut: trainers, signal: signals.signal });
     const keepIn = await this.#storeFor(body, receiver);
-    const puller = { map: this.#doors.map, keepIn, job, member: id, dataKey, config };
+    const puller = { map: this.#ports.map, keepIn, job, member: id, dataKey, config };
     const mapped = await mapSections(puller, body, signals.signal);
     this.#note(body, mapped);
     try {
@@ -97,7 +97,7 @@ export class Arrivals {
     const { clock, logger } = this.#tools.environment;
     const startedMs = clock.now();
     const order = randomUUID();
-    const receipts = new Receipts({ ...body, order, build: this.#doors.engineBuild }, partBytesOf(cut));
+    const receipts = new Receipts({ ...body, order, build: this.#ports.engineBuild }, partBytesOf(cut));
     const arrived = (receipt: string): void => receipts.add(receipt);
     await engine.updateWeights({ version, via: "ranks", ticket: ticketOf({ ...body, order }), arrived, signal });
     const { bytes, wireBytes } = receipts.complete();
@@ -116,7 +116,7 @@ export class Arrivals {
   ): Promise<Arrived> {
     const { clock, logger } = this.#tools.environment;
     const { job, id } = this.#tools.identity;
-    const { pullShards, digests, pieceMax } = this.#doors;
+    const { pullShards, digests, pieceMax } = this.#ports;
     const startedMs = clock.now();
     const puller = { pullShards, digests, pieceMax, clock, job, member: id, dataKey, config };
     const serving = { ...body, sections: sectionsOfPart(body.sections, "serving") };
@@ -141,7 +141,7 @@ export class Arrivals {
   ): Promise<WeightUpdate> {
     const { job, id } = this.#tools.identity;
     const { clock } = this.#tools.environment;
-    const puller = { pullShards: this.#doors.pullShards, clock, job, member: id, dataKey, config };
+    const puller = { pullShards: this.#ports.pullShards, clock, job, member: id, dataKey, config };
     const tensors = engine.rankTensors?.() ?? [];
     const shards = await pullRanks(puller, body, { ranks: engine.info().ranks, tensors, signal });
     signal.throwIfAborted();
@@ -170,8 +170,8 @@ export class Arrivals {
   }
 
   /** Opens the store in bounded time: a pull that waited for it for ever would keep all later ones waiting, too. */
-  async #openStore(options: Parameters<Doors["versionStore"]>[0], { timing }: JobConfig): Promise<VersionStore> {
-    const opening = this.#doors.versionStore(options);
+  async #openStore(options: Parameters<Ports["versionStore"]>[0], { timing }: JobConfig): Promise<VersionStore> {
+    const opening = this.#ports.versionStore(options);
     const { clock } = this.#tools.environment;
     try {
       return await withDeadline(() => opening, { what: "opening the store", timeoutMs: timing.commandMs, clock });

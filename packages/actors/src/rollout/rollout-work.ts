@@ -22,10 +22,10 @@ import {
   type WorkItem,
 } from "@muster/protocol";
 import type { HostTools } from "@muster/runtime";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { storeBody } from "../groups/store.ts";
-import { meteredDoors } from "../metered-doors.ts";
+import { meteredPorts } from "../metered-ports.ts";
+import type { Ports } from "../ports.ts";
 import {
   type Admission,
   defineRole,
@@ -53,15 +53,15 @@ type TrainItem = Extract<WorkItem, { purpose: "train" }>;
 
 const phases = ["loading", "idle", "pulling", "generating", "evaluating"] as const;
 
-/** The role of rollout replicas on given doors. */
-export const rolloutRoleOn = (doors: Doors): Role =>
+/** The role of rollout replicas on given ports. */
+export const rolloutRoleOn = (ports: Ports): Role =>
   defineRole({
     role: "rollout",
-    build: doors.engineBuild,
+    build: ports.engineBuild,
     phases,
     logic: rolloutLogic,
     input: { timing: { pullMs: 30_000, leaseMs: 60_000 }, chunkGroups: 1, leasesMax: 1 },
-    create: (tools: WorkTools): Work<Effect, RolloutEvent> => new RolloutWork(tools, doors),
+    create: (tools: WorkTools): Work<Effect, RolloutEvent> => new RolloutWork(tools, ports),
   });
 
 interface Opened extends Admission {
@@ -73,7 +73,7 @@ interface Opened extends Admission {
 
 class RolloutWork implements Work<Effect, RolloutEvent> {
   readonly #tools: WorkTools;
-  readonly #doors: Doors;
+  readonly #ports: Ports;
   readonly #arrivals: Arrivals;
   readonly #opened: Promise<Opened>;
   #resolveOpened: (opened: Opened) => void = () => {};
@@ -86,10 +86,10 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   #handBack = new AbortController();
   #generating: Promise<void> = Promise.resolve();
 
-  constructor(tools: WorkTools, doors: Doors) {
+  constructor(tools: WorkTools, ports: Ports) {
     this.#tools = tools;
-    this.#doors = meteredDoors(doors, tools.environment);
-    this.#arrivals = new Arrivals(tools, this.#doors);
+    this.#ports = meteredPorts(ports, tools.environment);
+    this.#arrivals = new Arrivals(tools, this.#ports);
     this.#opened = new Promise((resolve, reject) => {
       this.#resolveOpened = resolve;
       this.#rejectOpened = reject;
@@ -118,13 +118,13 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
   async open(admission: Admission): Promise<void> {
     try {
       const { network } = admission.config;
-      this.#doors.network(network);
+      this.#ports.network(network);
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
-      const reward = await this.#doors.reward(admission.config);
-      const generate = await this.#doors.generate(admission.config, this.#tools.environment.logger);
-      const prompts = await this.#doors.task(admission.config);
+      const reward = await this.#ports.reward(admission.config);
+      const generate = await this.#ports.generate(admission.config, this.#tools.environment.logger);
+      const prompts = await this.#ports.task(admission.config);
       const { clock, logger } = this.#tools.environment;
-      const engine = await this.#doors.rolloutEngine(admission.config, this.#shardsOf(admission));
+      const engine = await this.#ports.rolloutEngine(admission.config, this.#shardsOf(admission));
       engine.onLost?.(this.#tools.fail);
       reward.onStarting?.(() => this.#tools.beats.progress());
       const opened = { ...admission, engine, task: prompts, reward, generate };
@@ -141,13 +141,13 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
 
   /** How this process takes its own part of a version: of a replica of several it is rank 0. */
   #shardsOf({ config, dataKey }: Admission): RankShards | undefined {
-    const cut = this.#doors.rankCut(config);
+    const cut = this.#ports.rankCut(config);
     if (!cut) return undefined;
     const { clock, logger } = this.#tools.environment;
     const { job, id } = this.#tools.identity;
-    const trainers = this.#doors.trainerCut(config);
+    const trainers = this.#ports.trainerCut(config);
     const own = { replica: id, rank: 0, cut, trainers, job, dataKey, config };
-    return rankShards({ doors: this.#doors, clock, logger, ...own });
+    return rankShards({ ports: this.#ports, clock, logger, ...own });
   }
 
   async close(): Promise<void> {

@@ -2,8 +2,8 @@
 import { planRank, type RankPlan } from "@muster/collectives";
 import { bytesIn, copyBytes, type RankCut, roomFor } from "@muster/engine";
 import type { Section } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import type { Ports } from "../ports.ts";
 import type { Wanted } from "../weights.ts";
 import { type PiecesPuller, pullPieces } from "./pull-pieces.ts";
 import { layoutOf, shardSourcesOf, sizeOf, wholeLayout } from "./sharded-sections.ts";
@@ -56,7 +56,7 @@ function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
  * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `pullShards`
  */
 export async function collectShards(
-  puller: PiecesPuller & Pick<Doors, "digests" | "pieceMax">,
+  puller: PiecesPuller & Pick<Ports, "digests" | "pieceMax">,
   wanted: Wanted,
   { cut, signal }: CollectOptions,
 ): Promise<{ readonly sections: Readonly<Record<string, Collected>>; readonly wireBytes: number }> {

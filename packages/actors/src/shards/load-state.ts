@@ -2,10 +2,10 @@
 import type { CheckpointInfo } from "@muster/checkpoint";
 import type { RankPlan } from "@muster/collectives";
 import { roomFor, type StateViews } from "@muster/engine";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import { partsInto } from "../parts-into.ts";
 import { type CheckpointSource, checkMeant } from "../policy/read-checkpoint.ts";
+import type { Ports } from "../ports.ts";
 import type { RankDone } from "./rank-tickets.ts";
 
 /** What this rank has of it: regions of the weights, and one shard of the optimizer of those that follow each other there. */
@@ -32,7 +32,7 @@ interface Loaded {
  * @throws what reading throws; MUSTER_ERR_CHECKPOINT_REPLACED, MUSTER_ERR_CHECKPOINT_OF_OTHER_SHARDS
  */
 export async function loadState(
-  doors: Pick<Doors, "loadCheckpointParts">,
+  ports: Pick<Ports, "loadCheckpointParts">,
   source: CheckpointSource,
   own: Own,
 ): Promise<Loaded> {
@@ -50,7 +50,7 @@ export async function loadState(
       ...partsInto("optimizer", bytes > 0 ? [shard] : [], state.optimizer),
     ];
   };
-  const { info } = await doors.loadCheckpointParts(source.path, choose, signal);
+  const { info } = await ports.loadCheckpointParts(source.path, choose, signal);
   const sections = info.sections.map(({ name, bytes, digest }) => ({ name, bytes, digest }));
   return { state, written: { name: info.name, sections } };
 }

@@ -3,8 +3,8 @@ import { invariant } from "@muster/base";
 import type { MappedVersion } from "@muster/collectives";
 import type { RankCut, SectionSource, StateSource } from "@muster/engine";
 import type { Section } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import type { Ports } from "../ports.ts";
 import { type Puller, pullOf, type Wanted } from "../weights.ts";
 import { shardSourcesOf, sizeOf } from "./sharded-sections.ts";
 
@@ -31,7 +31,7 @@ const never = new AbortController().signal;
  * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `mapVersion`; nothing is held then.
  */
 export async function mapShard(
-  puller: Puller & Pick<Doors, "map" | "digests">,
+  puller: Puller & Pick<Ports, "map" | "digests">,
   wanted: Wanted,
   own: Own,
 ): Promise<MappedShard> {
@@ -62,7 +62,7 @@ export async function mapShard(
 }
 
 async function mapOne(
-  puller: Puller & Pick<Doors, "map" | "digests">,
+  puller: Puller & Pick<Ports, "map" | "digests">,
   { wanted, section }: { readonly wanted: Wanted; readonly section: Section },
   { rank, cut, signal }: Own,
 ): Promise<MappedVersion> {

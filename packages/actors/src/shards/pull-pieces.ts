@@ -2,15 +2,15 @@
 import { type Clock, rowsWithin, type SectionBytes } from "@muster/base";
 import type { RankPlan, ShardSource } from "@muster/collectives";
 import { piecesWithPlaces } from "@muster/engine";
-import type { Doors } from "../doors.ts";
+import type { Ports } from "../ports.ts";
 import { type Puller, pullOf } from "../weights.ts";
 
 /** Who pulls. */
-export type PiecesPuller = Puller & Pick<Doors, "pullShards"> & { readonly clock: Clock };
+export type PiecesPuller = Puller & Pick<Ports, "pullShards"> & { readonly clock: Clock };
 
 /** What, from whom, where to, and until when. */
 export interface PiecesOptions {
-  readonly id: Parameters<Doors["pullShards"]>[0]["id"];
+  readonly id: Parameters<Ports["pullShards"]>[0]["id"];
   readonly plan: RankPlan;
   readonly sources: readonly ShardSource[];
   /** Of `plan.sectionBytes` in all. */

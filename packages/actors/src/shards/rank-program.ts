@@ -2,8 +2,8 @@
 import type { Clock, Logger } from "@muster/base";
 import { needsOfJob } from "@muster/data";
 import type { EngineRegistry, EngineRole, RankProgram, ReplicaRank } from "@muster/engine";
-import { hostDoors } from "../doors.ts";
 import { readRankConfig, readRankKey } from "../node/rank-config.ts";
+import { hostPorts } from "../ports.ts";
 import { rankShards } from "./rank-shards.ts";
 import { RankTrainer } from "./rank-trainer.ts";
 
@@ -26,16 +26,16 @@ export async function openRankProgram(options: RankProgramOptions): Promise<Rank
   const needs = needsOfJob(config);
   const cut = engines.rankCutOf(role, config, needs);
   if (!cut) return await engines.openRank(role, config, needs, { rank });
-  const doors = hostDoors(engines, engines.of(config.engine[role].adapter).build());
-  doors.network(config.network);
+  const ports = hostPorts(engines, engines.of(config.engine[role].adapter).build());
+  ports.network(config.network);
   const dataKey = readRankKey(directory);
   const { replica } = rank;
-  const own = { doors, clock, logger, replica, rank: rank.rank, cut, job, dataKey, config };
+  const own = { ports, clock, logger, replica, rank: rank.rank, cut, job, dataKey, config };
   if (role === "policy") {
     const training = new RankTrainer(own);
     return closingWith(await engines.openRank(role, config, needs, { rank, training }), training);
   }
-  const shards = rankShards({ ...own, trainers: doors.trainerCut(config) });
+  const shards = rankShards({ ...own, trainers: ports.trainerCut(config) });
   return await engines.openRank(role, config, needs, { rank, shards });
 }
 

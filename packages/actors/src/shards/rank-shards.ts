@@ -3,8 +3,8 @@ import type { Clock, Logger, SectionBytes } from "@muster/base";
 import { type RankPlan, type ShardSource, shardsOf } from "@muster/collectives";
 import { bytesIn, type RankCut, type RankShards, type ShardTensor } from "@muster/engine";
 import { processNameOf, sectionsOfPart } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import type { Ports } from "../ports.ts";
 import type { Puller } from "../weights.ts";
 import { pullPieces } from "./pull-pieces.ts";
 import { layoutOf, regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
@@ -12,7 +12,7 @@ import { readTicket, type Ticket, writeReceipt } from "./tickets.ts";
 
 /** Whose part it is, and with what it is taken. */
 export interface RankShardsOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
-  readonly doors: Pick<Doors, "pullShards" | "digests" | "engineBuild">;
+  readonly ports: Pick<Ports, "pullShards" | "digests" | "engineBuild">;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly replica: string;
@@ -31,9 +31,9 @@ export function shardTensorsOf(cut: RankCut, rank: number): readonly ShardTensor
 
 /** Plans the part of one rank: the plan, and where each tensor lies in it. @throws MUSTER_ERR_NATIVE_OPTION_INVALID */
 export function rankShards(options: RankShardsOptions): RankShards {
-  const { doors, clock, logger, replica, rank, cut, trainers, job, dataKey, config } = options;
+  const { ports, clock, logger, replica, rank, cut, trainers, job, dataKey, config } = options;
   const plan = regionsOf(trainers, cut, rank);
-  const { pullShards } = doors;
+  const { pullShards } = ports;
   const puller = { pullShards, clock, job, member: processNameOf(replica, rank), dataKey, config };
   return {
     bytes: plan.sectionBytes,
@@ -42,15 +42,15 @@ export function rankShards(options: RankShardsOptions): RankShards {
       const startedMs = clock.now();
       const ticket = readTicket(text);
       const { order, lineage, version } = ticket;
-      const sources = await sourcesOf(ticket, { doors, trainers, signal });
+      const sources = await sourcesOf(ticket, { ports, trainers, signal });
       checkSize(plan, into);
       const endMs = startedMs + config.timing.pullMs;
       const given = { id: { lineage, version }, plan, sources, room: into, endMs, signal };
       const { bytes, wireBytes } = await pullPieces(puller, given);
-      const [digest = ""] = await doors.digests([into], signal);
+      const [digest = ""] = await ports.digests([into], signal);
       const durationMs = clock.now() - startedMs;
       logger.info({ lineage, version, rank, bytes, wireBytes, digest, durationMs }, "shard arrived");
-      const what = { order, build: doors.engineBuild, lineage, version, rank };
+      const what = { order, build: ports.engineBuild, lineage, version, rank };
       return writeReceipt({ ...what, bytes: plan.sectionBytes, wireBytes, digest });
     },
   };
@@ -59,7 +59,7 @@ export function rankShards(options: RankShardsOptions): RankShards {
 /** Who has what of the weights: each rank of the trainers its shard, or each holder all. */
 async function sourcesOf(
   { sections, holders }: Ticket,
-  { doors, trainers, signal }: Pick<RankShardsOptions, "doors" | "trainers"> & { readonly signal: AbortSignal },
+  { ports, trainers, signal }: Pick<RankShardsOptions, "ports" | "trainers"> & { readonly signal: AbortSignal },
 ): Promise<readonly ShardSource[]> {
   const serving = sectionsOfPart(sections, "serving");
   if (!trainers) {
@@ -67,7 +67,7 @@ async function sourcesOf(
     return serving.map((section) => ({ holders: addresses, section }));
   }
   const [section] = serving;
-  return section ? await shardSourcesOf(doors, { section, holders }, { size: sizeOf(trainers), signal }) : [];
+  return section ? await shardSourcesOf(ports, { section, holders }, { size: sizeOf(trainers), signal }) : [];
 }
 
 /** @throws MUSTER_ERR_SHARD_ROOM */

@@ -15,10 +15,10 @@ import {
   type StateViews,
 } from "@muster/engine";
 import { processNameOf } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
 import type { PartStores } from "../part-stores.ts";
 import { openTrainerStores } from "../policy/trainer-stores.ts";
+import type { Ports } from "../ports.ts";
 import type { OwnTable } from "../tables.ts";
 import type { Puller } from "../weights.ts";
 import { loadState } from "./load-state.ts";
@@ -31,8 +31,8 @@ type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D
 
 /** Which process of which trainer, and what it stands on. */
 export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
-  readonly doors: Pick<
-    Doors,
+  readonly ports: Pick<
+    Ports,
     "map" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild" | "pieceMax"
   >;
   readonly clock: Clock;
@@ -91,8 +91,8 @@ export class RankTrainer implements RankTraining {
   }
 
   async perform(text: string, signal: AbortSignal): Promise<string> {
-    const { doors, rank } = this.#options;
-    const from = { order: "", rank, build: doors.engineBuild };
+    const { ports, rank } = this.#options;
+    const from = { order: "", rank, build: ports.engineBuild };
     try {
       const { order, ticket } = readRankTicket(text);
       from.order = order;
@@ -171,8 +171,8 @@ export class RankTrainer implements RankTraining {
   }
 
   #openStores(): Promise<PartStores> {
-    const { doors, config, dataKey, job } = this.#options;
-    this.#stores ??= openTrainerStores(doors, {
+    const { ports, config, dataKey, job } = this.#options;
+    this.#stores ??= openTrainerStores(ports, {
       ...{ job, member: this.#member, dataKey, config },
       ...{ weightsBytes: this.bytes, optimizerBytes: this.#attached().optimizerBytes },
       tableBytes: this.#table?.text.length ?? 0,
@@ -204,7 +204,7 @@ export class RankTrainer implements RankTraining {
 
   async #digests(state: StateViews, signal: AbortSignal): Promise<RankDone["sections"]> {
     const { weights, optimizer } = this.#checked(state);
-    const digests = await this.#options.doors.digests([weights, optimizer], signal);
+    const digests = await this.#options.ports.digests([weights, optimizer], signal);
     return sectionNames.map((name, i) => ({ name, bytes: bytesIn(state[name]), digest: digests[i] ?? "" }));
   }
 
@@ -220,8 +220,8 @@ export class RankTrainer implements RankTraining {
   /** Every rank takes what it had of the version: the same rank of another trainer has just that. It stays where it lies until it is adopted. */
   async #pull(ticket: TicketOf<"pull">, asking: AbortSignal): Promise<RankDone> {
     const signal = this.#takeInstead(asking);
-    const { doors, rank, cut, job, dataKey, config } = this.#options;
-    const puller = { map: doors.map, digests: doors.digests, job, member: this.#member, dataKey, config };
+    const { ports, rank, cut, job, dataKey, config } = this.#options;
+    const puller = { map: ports.map, digests: ports.digests, job, member: this.#member, dataKey, config };
     const size = { weights: this.bytes, optimizer: this.#attached().optimizerBytes };
     const { source, release } = await mapShard(puller, ticket, { rank, cut, size, signal });
     if (signal.aborted) release();
@@ -243,11 +243,11 @@ export class RankTrainer implements RankTraining {
 
   async #load({ order, path, manifests, optimizer }: TicketOf<"load">, asking: AbortSignal): Promise<RankDone> {
     const signal = this.#takeInstead(asking);
-    const { doors, rank, cut, config, clock } = this.#options;
-    const { pieceMax } = doors;
+    const { ports, rank, cut, config, clock } = this.#options;
+    const { pieceMax } = ports;
     const load = (late: AbortSignal) =>
       loadState(
-        doors,
+        ports,
         { path, manifestDigests: manifests ?? undefined },
         { plan: regionsOf(null, cut, rank), weightsBytes: wholeBytesOf(cut), optimizer, rank, pieceMax, signal: late },
       );
@@ -261,13 +261,13 @@ export class RankTrainer implements RankTraining {
 
   /** An epoch of the trainers is one for each rank. */
   async #meet({ epoch, place, members }: TicketOf<"meet">, signal: AbortSignal): Promise<RankDone> {
-    const { doors, rank, job, dataKey, config } = this.#options;
+    const { ports, rank, job, dataKey, config } = this.#options;
     this.#part("a newer epoch");
     this.#epoch = epoch;
     const { signal: left } = this.#leave;
     const stores = await this.#openStores();
     const addresses = members.map(({ ranks }) => ranks[rank] ?? []);
-    const mesh = await doors.gradientMesh({
+    const mesh = await ports.gradientMesh({
       key: dataKey,
       job,
       epoch,

@@ -9,8 +9,8 @@ import {
 } from "@muster/collectives";
 import type { RankCut } from "@muster/engine";
 import { type Holder, partOf, type Section } from "@muster/protocol";
-import type { Doors } from "../doors.ts";
 import { errors } from "../errors.ts";
+import type { Ports } from "../ports.ts";
 
 type Shards = NonNullable<Section["shards"]>;
 
@@ -39,18 +39,18 @@ export const isOfShards = (digest: string): boolean => digest.startsWith(listPre
 
 /** Names a section by its shards. */
 export async function sectionOfShards(
-  doors: Pick<Doors, "digests">,
+  ports: Pick<Ports, "digests">,
   { name, bytes, shards }: Pick<Section, "name" | "bytes"> & { readonly shards: Shards },
   signal: AbortSignal,
 ): Promise<Section> {
   const list = [name, bytes, shards.map((shard) => [shard.bytes, shard.digest])];
-  const [digest = ""] = await doors.digests([new TextEncoder().encode(JSON.stringify(list))], signal);
+  const [digest = ""] = await ports.digests([new TextEncoder().encode(JSON.stringify(list))], signal);
   return { name, bytes, digest: `${listPrefix}${digest}`, shards };
 }
 
 /** The shards of a section, when their list has the section's digest. @throws MUSTER_ERR_SHARDS_DIFFER */
 async function shardsIn(
-  doors: Pick<Doors, "digests">,
+  ports: Pick<Ports, "digests">,
   section: Section,
   { size, signal }: { readonly size: number; readonly signal: AbortSignal },
 ): Promise<Shards> {
@@ -60,7 +60,7 @@ async function shardsIn(
       section: name,
       reason: `it has ${shards.length} shards, and trainers of this job ${size} processes`,
     });
-  const { digest } = await sectionOfShards(doors, { ...section, shards }, signal);
+  const { digest } = await sectionOfShards(ports, { ...section, shards }, signal);
   if (digest !== section.digest)
     throw errors.ShardsDiffer({
       section: name,
@@ -71,12 +71,12 @@ async function shardsIn(
 
 /** Where each shard of a section can be had, once the list of the shards is verified. @throws MUSTER_ERR_SHARDS_DIFFER */
 export async function shardSourcesOf(
-  doors: Pick<Doors, "digests">,
+  ports: Pick<Ports, "digests">,
   { section, holders }: { readonly section: Section; readonly holders: readonly Holder[] },
   expected: { readonly size: number; readonly signal: AbortSignal },
 ): Promise<readonly ShardSource[]> {
   const isTraining = partOf(section) === "training";
-  const shards = await shardsIn(doors, section, expected);
+  const shards = await shardsIn(ports, section, expected);
   return shards.map((shard, rank) => ({
     holders: holders.flatMap(({ ranks }) => (isTraining ? ranks?.[rank]?.training : ranks?.[rank]?.addresses) ?? []),
     section: { name: section.name, ...shard },

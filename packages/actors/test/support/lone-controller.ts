@@ -1,4 +1,4 @@
-/** A controller whose clock the test moves, on a broker in memory whose doors the test may change, with members that are nothing but their voices. */
+/** A controller whose clock the test moves, on a broker in memory whose calls the test may override, with members that are nothing but their voices. */
 
 import {
   type AnyMessage,
@@ -28,11 +28,11 @@ export async function settled(): Promise<void> {
   for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
 }
 
-/** A transport with other doors in place of some of its own. */
-function changed(transport: Transport, doors: Partial<Transport>): Transport {
+/** A transport with some of its methods overridden. */
+function changed(transport: Transport, overrides: Partial<Transport>): Transport {
   return new Proxy(transport, {
     get(target, name) {
-      const value = Reflect.get(name in doors ? doors : target, name) as unknown;
+      const value = Reflect.get(name in overrides ? overrides : target, name) as unknown;
       return typeof value === "function" ? value.bind(target) : value;
     },
   });
@@ -43,8 +43,8 @@ export interface LoneOptions {
   readonly set?: readonly string[];
   /** The one that acted before, on whose broker it goes on; default a new broker. */
   readonly after?: Pick<Lone, "broker" | "time">;
-  /** Other doors of the controller's connection. */
-  readonly doors?: (inner: Transport, time: ManualClock) => Partial<Transport>;
+  /** Overrides of methods of the controller's connection. */
+  readonly overrides?: (inner: Transport, time: ManualClock) => Partial<Transport>;
   readonly environment?: Partial<Environment>;
   readonly options?: Partial<ControllerOptions>;
   /** How much later it is for this process than by the timers. */
@@ -85,7 +85,7 @@ let born = 0;
 /** Starts it; it has begun its term when this returns. */
 export async function startLone({
   set = [],
-  doors = () => ({}),
+  overrides = () => ({}),
   awayMs = () => 0,
   ...given
 }: LoneOptions = {}): Promise<Lone> {
@@ -109,7 +109,7 @@ export async function startLone({
       ...given.environment,
       connect: async (identity) => {
         const inner = await environment.connect(identity);
-        return changed(inner, doors(inner, time));
+        return changed(inner, overrides(inner, time));
       },
     },
     ...given.options,

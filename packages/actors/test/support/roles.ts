@@ -1,15 +1,15 @@
 /** The roles of this host on the embedded engine. */
 import { embeddedBuild, embeddedEngines } from "@muster/engine/embedded";
-import { checkpointRoleOn, type Doors, hostDoors, policyRoleOn, type Role, rolloutRoleOn } from "../../src/index.ts";
+import { checkpointRoleOn, hostPorts, type Ports, policyRoleOn, type Role, rolloutRoleOn } from "../../src/index.ts";
 
 /** Engines, data plane and disk as a process has them. */
-export const doors: Doors = hostDoors(embeddedEngines, embeddedBuild());
+export const ports: Ports = hostPorts(embeddedEngines, embeddedBuild());
 
 /** Trainers. */
-export const policyRole: Role = policyRoleOn(doors);
+export const policyRole: Role = policyRoleOn(ports);
 
 /** Samplers. */
-export const rolloutRole: Role = rolloutRoleOn(doors);
+export const rolloutRole: Role = rolloutRoleOn(ports);
 
 /** Checkpoint actors. */
-export const checkpointRole: Role = checkpointRoleOn(doors);
+export const checkpointRole: Role = checkpointRoleOn(ports);

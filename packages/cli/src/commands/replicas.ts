@@ -1,9 +1,9 @@
 /** `muster policy | rollout | checkpoint`: one replica, joining a job. */
 import {
   checkpointRoleOn,
-  type Doors,
-  hostDoors,
+  hostPorts,
   openRankProgram,
+  type Ports,
   policyRoleOn,
   type Role,
   rankOfEnvironment,
@@ -32,7 +32,7 @@ interface ReplicaOptions extends Options {
 
 /** A role of replicas, and whose engine its processes load. */
 interface ReplicaKind {
-  readonly roleOn: (doors: Doors) => Role;
+  readonly roleOn: (ports: Ports) => Role;
   readonly engine: "policy" | "rollout";
 }
 
@@ -68,16 +68,16 @@ async function joinJob(name: string, { roleOn, engine }: ReplicaKind, options: R
   const actor = rank ? { ...joining, life: rank.life } : joining;
   const { [engine]: adapter = "embedded", policy = "embedded" } = actor.connection.engines ?? {};
   const engines = await openEngines([adapter], policy);
-  const doors = hostDoors(engines, engines.of(adapter).build(), {
+  const ports = hostPorts(engines, engines.of(adapter).build(), {
     rank: rank ?? undefined,
     agents: openAgents,
     env: process.env,
   });
-  if (options.serve === undefined) return await runReplicaProcess(roleOn(doors), actor);
+  if (options.serve === undefined) return await runReplicaProcess(roleOn(ports), actor);
   const { id, connection } = actor;
   const address = addressOf("serve", options.serve === true ? serveDefault : options.serve, serveDefault);
   const token = tokenOf("serve-token-file", options.serveTokenFile, process.env.MUSTER_SERVE_TOKEN);
-  const role = servingRole({ doors, roleOn, address, token, id, directory: connection.directory });
+  const role = servingRole({ ports, roleOn, address, token, id, directory: connection.directory });
   return await runReplicaProcess(role, actor);
 }
 

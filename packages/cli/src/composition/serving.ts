@@ -1,5 +1,5 @@
-/** A sampler that also answers requests over HTTP: the engine that its work opens is served by the doors of a router's workers. */
-import type { Doors, Role } from "@muster/actors";
+/** A sampler that also answers requests over HTTP: the engine that its work opens is served over the endpoints of a router's workers. */
+import type { Ports, Role } from "@muster/actors";
 import type { Logger } from "@muster/base";
 import type { SamplerServer, SamplerTokenizer } from "@muster/router";
 import { writeServing } from "../job/serving-files.ts";
@@ -7,8 +7,8 @@ import type { OpenedRole } from "./actor-process.ts";
 
 /** Where a sampler serves, and whose it is. */
 export interface ServingOptions {
-  readonly doors: Doors;
-  readonly roleOn: (doors: Doors) => Role;
+  readonly ports: Ports;
+  readonly roleOn: (ports: Ports) => Role;
   readonly address: { readonly host: string; readonly port: number };
   readonly token: string | null;
   readonly id: string;
@@ -18,7 +18,7 @@ export interface ServingOptions {
 
 /** The role of a sampler whose engine is served, too. */
 export function servingRole(options: ServingOptions): OpenedRole {
-  const { doors, roleOn, address, token, id, directory } = options;
+  const { ports, roleOn, address, token, id, directory } = options;
   let server: SamplerServer | null = null;
   let takeBack = (): void => {};
   return {
@@ -30,7 +30,7 @@ export function servingRole(options: ServingOptions): OpenedRole {
       const opened = (incarnation: string, url: string): void => {
         takeBack = writeServing(directory, id, { url, incarnation });
       };
-      return roleOn(servedDoors(doors, server, opened, () => takeBack()));
+      return roleOn(servedPorts(ports, server, opened, () => takeBack()));
     },
     async close() {
       takeBack();
@@ -39,23 +39,23 @@ export function servingRole(options: ServingOptions): OpenedRole {
   };
 }
 
-/** The same doors, whose engine is served while it is open. A life opens its prompts first, which hold the tokenizer, and then its engine. */
-function servedDoors(
-  doors: Doors,
+/** The same ports, whose engine is served while it is open. A life opens its prompts first, which hold the tokenizer, and then its engine. */
+function servedPorts(
+  ports: Ports,
   server: SamplerServer,
   opened: (incarnation: string, url: string) => void,
   closed: () => void,
-): Doors {
+): Ports {
   let tokenizer: SamplerTokenizer | null = null;
   return {
-    ...doors,
+    ...ports,
     async task(config) {
-      const task = await doors.task(config);
+      const task = await ports.task(config);
       tokenizer = task;
       return task;
     },
     async rolloutEngine(config) {
-      const engine = await doors.rolloutEngine(config);
+      const engine = await ports.rolloutEngine(config);
       if (tokenizer) opened(server.open(engine, tokenizer), server.url);
       const close = engine.close.bind(engine);
       return Object.assign(engine, {

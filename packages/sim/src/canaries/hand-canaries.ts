@@ -1,5 +1,5 @@
-/** Bugs of the hands: engines, meshes, versions and checkpoints, patched through their doors. */
-import type { Doors } from "@muster/actors";
+/** Bugs of the hands: engines, meshes, versions and checkpoints, patched through their ports. */
+import type { Ports } from "@muster/actors";
 import type { SectionBytes } from "@muster/base";
 import type { GradientMesh } from "@muster/collectives";
 import type { PolicyEngine, RolloutEngine } from "@muster/engine";
@@ -9,11 +9,11 @@ import { patched } from "./patched.ts";
 
 const policyBug =
   (patch: (engine: PolicyEngine, process: SimProcess) => Partial<PolicyEngine>) =>
-  (): { readonly doors: (doors: Doors, process: SimProcess) => Doors } => ({
-    doors: (doors, process) => ({
-      ...doors,
+  (): { readonly ports: (ports: Ports, process: SimProcess) => Ports } => ({
+    ports: (ports, process) => ({
+      ...ports,
       policyEngine: async (config, training) => {
-        const engine = await doors.policyEngine(config, training);
+        const engine = await ports.policyEngine(config, training);
         return patched(engine, patch(engine, process));
       },
     }),
@@ -21,22 +21,22 @@ const policyBug =
 
 const rolloutBug =
   (patch: (engine: RolloutEngine, process: SimProcess) => Partial<RolloutEngine>) =>
-  (): { readonly doors: (doors: Doors, process: SimProcess) => Doors } => ({
-    doors: (doors, process) => ({
-      ...doors,
+  (): { readonly ports: (ports: Ports, process: SimProcess) => Ports } => ({
+    ports: (ports, process) => ({
+      ...ports,
       rolloutEngine: async (config) => {
-        const engine = await doors.rolloutEngine(config);
+        const engine = await ports.rolloutEngine(config);
         return patched(engine, patch(engine, process));
       },
     }),
   });
 
 const meshBug =
-  (patch: (mesh: GradientMesh) => Partial<GradientMesh>) => (): { readonly doors: (doors: Doors) => Doors } => ({
-    doors: (doors) => ({
-      ...doors,
+  (patch: (mesh: GradientMesh) => Partial<GradientMesh>) => (): { readonly ports: (ports: Ports) => Ports } => ({
+    ports: (ports) => ({
+      ...ports,
       gradientMesh: async (options) => {
-        const mesh = await doors.gradientMesh(options);
+        const mesh = await ports.gradientMesh(options);
         return patched(mesh, patch(mesh));
       },
     }),
@@ -182,10 +182,10 @@ export const handCanaries: readonly Canary[] = [
     make: () => {
       const meshes = new Map<SimProcess, GradientMesh>();
       return {
-        doors: (doors, process) => ({
-          ...doors,
+        ports: (ports, process) => ({
+          ...ports,
           gradientMesh: async (options) => {
-            const mesh = meshes.get(process) ?? (await doors.gradientMesh(options));
+            const mesh = meshes.get(process) ?? (await ports.gradientMesh(options));
             meshes.set(process, mesh);
             return patched(mesh, { epoch: options.epoch, close: () => {}, abort: () => {} });
           },
@@ -201,10 +201,10 @@ export const handCanaries: readonly Canary[] = [
     make: () => {
       const meshes = new Map<SimProcess, GradientMesh>();
       return {
-        doors: (doors, process) => ({
-          ...doors,
+        ports: (ports, process) => ({
+          ...ports,
           gradientMesh: async (options) => {
-            const mesh = await doors.gradientMesh(options);
+            const mesh = await ports.gradientMesh(options);
             const first = meshes.get(process) ?? mesh;
             meshes.set(process, first);
             return patched(mesh, {
@@ -223,10 +223,10 @@ export const handCanaries: readonly Canary[] = [
     profile: "quiet",
     seedsMax: 10,
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         gradientMesh: (options) =>
-          doors.gradientMesh({ ...options, rank: (options.rank + 1) % options.members.length }),
+          ports.gradientMesh({ ...options, rank: (options.rank + 1) % options.members.length }),
       }),
     }),
   },
@@ -236,8 +236,8 @@ export const handCanaries: readonly Canary[] = [
     profile: "quiet",
     seedsMax: 5,
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         pull: async () => ({ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null }),
         map: async () => ({
           ...{ bytes: 0, durationMs: 0, via: "tcp", from: "nobody", wireBytes: 0, base: null },
@@ -352,10 +352,10 @@ export const handCanaries: readonly Canary[] = [
     profile: "quiet",
     seedsMax: 10,
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         checkpointStore: async (options) => {
-          const store = await doors.checkpointStore(options);
+          const store = await ports.checkpointStore(options);
           const cleared = Promise.resolve([]);
           const ghost = { name: "ghost", path: "/checkpoints/ghost", manifestDigest: "0", bytes: 0, cleared };
           return { ...store, save: async () => ghost };
@@ -369,18 +369,18 @@ export const handCanaries: readonly Canary[] = [
     profile: "kills",
     seedsMax: 60,
     make: () => ({
-      doors: (doors) => {
+      ports: (ports) => {
         let initial: { readonly weights: Uint8Array; readonly optimizer: Uint8Array } | null = null;
         return {
-          ...doors,
+          ...ports,
           policyEngine: async (config, training) => {
-            const engine = await doors.policyEngine(config, training);
+            const engine = await ports.policyEngine(config, training);
             const { weightsBytes, optimizerBytes } = engine.info();
             initial ??= { weights: new Uint8Array(weightsBytes), optimizer: new Uint8Array(optimizerBytes) };
             return engine;
           },
           loadCheckpoint: async (path) => {
-            const loaded = await doors.loadCheckpoint(path);
+            const loaded = await ports.loadCheckpoint(path);
             const sections = loaded.sections.map((part) => ({ ...part, bytes: initial?.[part.name] ?? part.bytes }));
             return { ...loaded, sections };
           },

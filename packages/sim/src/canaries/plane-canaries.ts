@@ -54,10 +54,10 @@ export const planeCanaries: readonly Canary[] = [
         node: `policy-${1 + ((atMs / 8_000) % scenario.config.replicas.policy)}`,
       })),
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         digests: (sections, signal) =>
-          doors.digests(
+          ports.digests(
             sections.map((section) => copyOf(section).subarray(0, bytesIn(section) >> 1)),
             signal,
           ),
@@ -84,10 +84,10 @@ export const planeCanaries: readonly Canary[] = [
     profile: "quiet",
     seedsMax: 10,
     make: () => ({
-      doors: (doors, process, disk) => ({
-        ...doors,
+      ports: (ports, process, disk) => ({
+        ...ports,
         checkpointStore: async (options) => {
-          const store = await doors.checkpointStore(options);
+          const store = await ports.checkpointStore(options);
           let last: string | null = null;
           process.onEnd(() => last !== null && void disk.fs.removeFile(`${last}/manifest.json`));
           const save: typeof store.save = async (content, signal) => {
@@ -106,15 +106,15 @@ export const planeCanaries: readonly Canary[] = [
     profile: "quiet",
     seedsMax: 10,
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         pull: async (options) => {
-          const result = await doors.pull(options);
+          const result = await ports.pull(options);
           for (const target of Object.values(options.into)) target.fill(0, target.length >> 1);
           return result;
         },
         map: async (options) => {
-          const mapped = await doors.map(options);
+          const mapped = await ports.map(options);
           const copyTo: typeof mapped.copyTo = async (section, into, patience) => {
             await mapped.copyTo(section, into, patience);
             into.fill(0, into.length >> 1);
@@ -130,10 +130,10 @@ export const planeCanaries: readonly Canary[] = [
     profile: "kills",
     seedsMax: 60,
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         loadCheckpoint: async (path) => {
-          const loaded = await doors.loadCheckpoint(path);
+          const loaded = await ports.loadCheckpoint(path);
           for (const { bytes } of loaded.sections) bytes[0] = (bytes[0] ?? 0) ^ 1;
           return loaded;
         },

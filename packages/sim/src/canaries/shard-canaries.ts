@@ -79,10 +79,10 @@ export const shardCanaries: readonly Canary[] = [
     seedsMax: 20,
     shape: withShards,
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         checkpointStore: async (options) => {
-          const store = await doors.checkpointStore(options);
+          const store = await ports.checkpointStore(options);
           let last: Sections | null = null;
           const saveShards: typeof store.saveShards = async (content, shards, signal) => {
             const sections = await copied(content.sections);

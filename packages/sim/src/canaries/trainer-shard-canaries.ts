@@ -59,10 +59,10 @@ export const trainerShardCanaries: readonly Canary[] = [
     seedsMax: 10,
     shape: ofTwo,
     make: () => ({
-      doors: (doors) => ({
-        ...doors,
+      ports: (ports) => ({
+        ...ports,
         policyEngine: async (config, training) => {
-          const engine = await doors.policyEngine(config, training);
+          const engine = await ports.policyEngine(config, training);
           const performAll: typeof engine.performAll = async (ticket, signal) => {
             const answers = (await engine.performAll?.(ticket, signal)) ?? [];
             return ticket.includes('"do":"digest"') ? withFirstDigests(answers) : answers;

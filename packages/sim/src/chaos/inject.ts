@@ -111,20 +111,20 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-/** Takes the door of one member's data plane away: who holds a connection keeps it, nobody gets a new one. */
+/** Hides the socket of one member's data plane: who holds a connection keeps it, nobody gets a new one. */
 function hideSocket(directory: string, index: number): () => void {
-  const doors = existsSync(directory)
+  const sockets = existsSync(directory)
     ? readdirSync(directory)
         .filter((name) => name.endsWith(".sock"))
         .sort()
     : [];
-  const door = doors[index % Math.max(1, doors.length)];
-  if (door === undefined) return () => {};
-  const path = join(directory, door);
+  const socket = sockets[index % Math.max(1, sockets.length)];
+  if (socket === undefined) return () => {};
+  const path = join(directory, socket);
   const hidden = `${path}.hidden`;
   if (!move(path, hidden)) return () => {};
   return () => {
-    // A new life may have made a new door; then the old one leads nowhere.
+    // A new life may have made a new socket; nobody listens on the old one then.
     if (existsSync(path)) rmSync(hidden, { force: true });
     else move(hidden, path);
   };

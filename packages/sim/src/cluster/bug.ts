@@ -1,6 +1,6 @@
 /** What a deliberate bug replaces, to see that the checkers see it. */
 
-import type { Doors, Role } from "@muster/actors";
+import type { Ports, Role } from "@muster/actors";
 import type { ControllerLogic } from "@muster/actors/controller";
 import type { RankTraining } from "@muster/engine";
 import type { KeeperBug } from "../fleet/sim-keeper.ts";
@@ -25,7 +25,7 @@ export interface Bug {
   readonly sweeps?: false;
   /** What a process of a trainer of several does with its shard. */
   readonly training?: (training: RankTraining, process: SimProcess) => RankTraining;
-  readonly doors?: (doors: Doors, process: SimProcess, disk: SimDisk) => Doors;
+  readonly ports?: (ports: Ports, process: SimProcess, disk: SimDisk) => Ports;
   /** What everybody, the checkers too, takes for the digest of bytes. */
   readonly digest?: (bytes: Uint8Array) => string;
 }

@@ -8,7 +8,7 @@ import type { NetworkOptions, WireObserver } from "../net/wire.ts";
 import type { MeshObserver } from "../plane/mesh-plane.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { Bug } from "./bug.ts";
-import type { Behind } from "./doors.ts";
+import type { Behind } from "./ports.ts";
 
 /** Who watches a cluster. */
 export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserver {

@@ -21,10 +21,10 @@ import { type ProcessOptions, SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import type { Bug } from "./bug.ts";
 import type { ClusterGiven, ClusterObserver } from "./cluster-given.ts";
-import { type Behind, doorsOf } from "./doors.ts";
 import { createEnvironment, epochMs } from "./environment.ts";
 import { isLast } from "./last-controller.ts";
 import { Operator } from "./operator.ts";
+import { type Behind, portsOf } from "./ports.ts";
 import { ReplicaRanks } from "./replica-ranks.ts";
 import { diskHostOf, graceMsOf, pieceMaxOf, recordMaxOf, type Scenario } from "./scenario.ts";
 import { StuckProcesses } from "./stuck.ts";
@@ -123,9 +123,9 @@ export class Cluster {
       // A replica that trains alone has nobody to be compared with.
       corrupts: (process) => this.#injector.flips(process) && this.#behind.meshes.sizeOf(process) > 1,
       othersOf: (process) => this.#ranks.othersOf(process),
-      doorsOf: (process) => {
-        const doors = doorsOf(process, this.#behind);
-        return this.#bug.doors?.(doors, process, this.disk) ?? doors;
+      portsOf: (process) => {
+        const ports = portsOf(process, this.#behind);
+        return this.#bug.ports?.(ports, process, this.disk) ?? ports;
       },
       trainingOf: this.#bug.training ?? ((training) => training),
       dataKey,
@@ -205,7 +205,7 @@ export class Cluster {
   }
 
   #roleOf(role: ReplicaRole, process: SimProcess): Role {
-    return roleOn[role](this.#behind.doorsOf(process));
+    return roleOn[role](this.#behind.portsOf(process));
   }
 
   #shapeOf(id: string) {

@@ -1,8 +1,8 @@
 /**
- * The keeper of a simulated node: the promises of the real one ({@link KeeperDoor}) over simulated processes. Children hold on to their
+ * The keeper of a simulated node: the promises of the real one ({@link KeeperPort}) over simulated processes. Children hold on to their
  * node by their standard input: when the node is gone they have a second to leave, but for those that stand still.
  */
-import { type KeeperDoor, type KeeperGiven, LastEnd, type StartOrder } from "@muster/actors/internal";
+import { type KeeperGiven, type KeeperPort, LastEnd, type StartOrder } from "@muster/actors/internal";
 import type { Failpoints } from "../faults/failpoints.ts";
 import type { SimProcess } from "../world/process.ts";
 
@@ -48,7 +48,7 @@ interface Held {
 const orphanGraceMs = 1_000;
 
 /** Starts and ends the processes of one simulated node. */
-export class SimKeeper implements KeeperDoor {
+export class SimKeeper implements KeeperPort {
   readonly #given: KeeperGiven;
   readonly #options: SimKeeperOptions;
   readonly #held = new Map<string, Held>();

@@ -1,5 +1,5 @@
-/** The doors of one simulated process: production's hands reach the simulated engines, data plane and disk through them. */
-import type { Doors } from "@muster/actors";
+/** The ports of one simulated process: production's hands reach the simulated engines, data plane and disk through them. */
+import type { Ports } from "@muster/actors";
 import { RankTrainer } from "@muster/actors/internal";
 import { mixSeed, silentLogger } from "@muster/base";
 import { loadCheckpoint, loadCheckpointParts, openCheckpointStore, verifyCheckpoint } from "@muster/checkpoint";
@@ -22,7 +22,7 @@ import { type RankPlace, ShardedPolicyEngine } from "../ranks/sharded-policy-eng
 import type { SimProcess } from "../world/process.ts";
 import type { WorkModel } from "./scenario.ts";
 
-/** What all processes of a run share behind their doors. */
+/** What all processes of a run share behind their ports. */
 export interface Behind {
   readonly work: WorkModel;
   readonly failpoints: Failpoints;
@@ -39,8 +39,8 @@ export interface Behind {
   readonly corrupts: (process: SimProcess) => boolean;
   /** Ranks 1, 2 … of a replica of several processes, by its rank 0. */
   readonly othersOf: (process: SimProcess) => readonly SimProcess[];
-  /** The doors of another process of the same replica. */
-  readonly doorsOf: (process: SimProcess) => Doors;
+  /** The ports of another process of the same replica. */
+  readonly portsOf: (process: SimProcess) => Ports;
   /** What a rank is given in place of this; by a deliberate bug, another one. */
   readonly trainingOf: (training: RankTraining, process: SimProcess) => RankTraining;
   readonly dataKey: Uint8Array;
@@ -56,8 +56,8 @@ const noEvents = {
   "delta-lost": 0,
 };
 
-/** Makes the doors of one process. */
-export function doorsOf(process: SimProcess, behind: Behind): Doors {
+/** Makes the ports of one process. */
+export function portsOf(process: SimProcess, behind: Behind): Ports {
   const { work, failpoints, versions, meshes, disk, observer } = behind;
   const fs = disk.fsOf(process);
   const given = { process, failpoints, observer };
@@ -126,7 +126,7 @@ function modelOf({ work, corrupts }: Behind, { agreement }: JobConfig): PolicyEn
   };
 }
 
-/** The engine of a trainer of several processes: those beside this one do what rank 0 says, each with doors of its own. */
+/** The engine of a trainer of several processes: those beside this one do what rank 0 says, each with ports of its own. */
 function shardedEngine(
   process: SimProcess,
   behind: Behind,
@@ -134,7 +134,7 @@ function shardedEngine(
 ): PolicyEngine {
   const { dataKey, failpoints, observer } = behind;
   const others = behind.othersOf(process).map((other, i): RankPlace => {
-    const own = { doors: behind.doorsOf(other), clock: other.clock, logger: silentLogger };
+    const own = { ports: behind.portsOf(other), clock: other.clock, logger: silentLogger };
     const trainer = new RankTrainer({
       ...own,
       replica: process.node,

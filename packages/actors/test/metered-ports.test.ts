@@ -3,11 +3,11 @@ import { networkDefaults } from "@muster/protocol/internal";
 import { manualClock } from "@muster/runtime/internal";
 import { createMetrics } from "@muster/runtime/metrics";
 import { beforeEach, describe, expect, it } from "vitest";
-import type { Doors } from "../src/index.ts";
-import { meteredDoors, transferMetersOn } from "../src/metered-doors.ts";
-import { doors as hostDoors } from "./support/roles.ts";
+import type { Ports } from "../src/index.ts";
+import { meteredPorts, transferMetersOn } from "../src/metered-ports.ts";
+import { ports as hostPorts } from "./support/roles.ts";
 
-type PullOptions = Parameters<Doors["pull"]>[0];
+type PullOptions = Parameters<Ports["pull"]>[0];
 
 const result = { bytes: 300, durationMs: 1, via: "tcp", from: "tcp:10.0.0.1:1", wireBytes: 300, base: null } as const;
 const wanted: Omit<PullOptions, "signal"> = {
@@ -19,10 +19,10 @@ let clock: Clock & { advance(ms: number): void };
 let metrics: ReturnType<typeof createMetrics>;
 let logged: object[];
 
-/** The doors, of which the pull does what the test says. */
-const doorsWith = (pull: Doors["pull"]): Doors =>
-  meteredDoors(
-    { ...hostDoors, pull },
+/** The ports, of which the pull does what the test says. */
+const portsWith = (pull: Ports["pull"]): Ports =>
+  meteredPorts(
+    { ...hostPorts, pull },
     { metrics, clock, logger: { ...silentLogger, info: (fields: object) => void logged.push(fields) } },
   );
 
@@ -36,13 +36,13 @@ beforeEach(() => {
   logged = [];
 });
 
-describe("a pull through metered doors", () => {
+describe("a pull through metered ports", () => {
   it("counts its bytes, its time and its outcome", async () => {
-    const doors = doorsWith(async () => {
+    const ports = portsWith(async () => {
       clock.advance(2_000);
       return result;
     });
-    await doors.pull({ ...wanted, signal: new AbortController().signal });
+    await ports.pull({ ...wanted, signal: new AbortController().signal });
     expect(await shown("dcs_bytes_received_total")).toEqual(["dcs_bytes_received_total 300"]);
     expect(await shown("dcs_recv_operations_total")).toEqual(['dcs_recv_operations_total{outcome="ok"} 1']);
     expect(await shown("dcs_recv_latency_seconds_sum")).toEqual(['dcs_recv_latency_seconds_sum{outcome="ok"} 2']);
@@ -50,13 +50,13 @@ describe("a pull through metered doors", () => {
   });
 
   it("counts a failure as one, and what was aborted as no error", async () => {
-    const doors = doorsWith(async () => {
+    const ports = portsWith(async () => {
       throw new Error("nobody there");
     });
     const aborted = new AbortController();
     aborted.abort();
-    await expect(doors.pull({ ...wanted, signal: new AbortController().signal })).rejects.toThrow("nobody there");
-    await expect(doors.pull({ ...wanted, signal: aborted.signal })).rejects.toThrow("nobody there");
+    await expect(ports.pull({ ...wanted, signal: new AbortController().signal })).rejects.toThrow("nobody there");
+    await expect(ports.pull({ ...wanted, signal: aborted.signal })).rejects.toThrow("nobody there");
     expect(await shown("dcs_errors_total")).toEqual(['dcs_errors_total{operation="pull"} 1']);
     expect(await shown("dcs_recv_operations_total")).toEqual([
       'dcs_recv_operations_total{outcome="failed"} 1',
@@ -67,12 +67,12 @@ describe("a pull through metered doors", () => {
 
   it("says how far it is, on the page and in the log", async () => {
     let during: readonly string[] = [];
-    const doors = doorsWith(async ({ onProgress }) => {
+    const ports = portsWith(async ({ onProgress }) => {
       onProgress?.({ bytes: 75, totalBytes: 300 });
       during = [...(await shown("dcs_recv_progress_ratio")), ...(await shown("dcs_pending_operations"))];
       return result;
     });
-    await doors.pull({ ...wanted, signal: new AbortController().signal });
+    await ports.pull({ ...wanted, signal: new AbortController().signal });
     expect(during).toEqual(["dcs_recv_progress_ratio 0.25", 'dcs_pending_operations{operation="pull"} 1']);
     expect(logged).toEqual([{ lineage: 0, version: 7, bytes: 75, totalBytes: 300 }]);
     expect(await shown("dcs_recv_progress_ratio")).toEqual(["dcs_recv_progress_ratio 1"]);
@@ -82,8 +82,8 @@ describe("a pull through metered doors", () => {
 describe("what the data plane has in use", () => {
   it("is asked for when the page is read, and not before", async () => {
     let connections = 2;
-    meteredDoors(
-      { ...hostDoors, usage: () => ({ connections, mappedBytes: connections * 1000 }) },
+    meteredPorts(
+      { ...hostPorts, usage: () => ({ connections, mappedBytes: connections * 1000 }) },
       { metrics, clock, logger: silentLogger },
     );
     expect(await shown("dcs_active_connections")).toEqual(["dcs_active_connections 2"]);
@@ -99,8 +99,8 @@ describe("what happens in the data plane", () => {
 
   it("is on the page, as it is when the page is read", async () => {
     let opened = 3;
-    const activity: Doors["activity"] = () => ({ opened, accepted: 4, events, peers });
-    meteredDoors({ ...hostDoors, activity }, { metrics, clock, logger: silentLogger });
+    const activity: Ports["activity"] = () => ({ opened, accepted: 4, events, peers });
+    meteredPorts({ ...hostPorts, activity }, { metrics, clock, logger: silentLogger });
     await shown("muster_plane");
     opened = 5;
     expect(await shown("muster_plane_connections_total")).toEqual([
@@ -117,19 +117,19 @@ describe("what happens in the data plane", () => {
   });
 
   it("comes into the log at a bounded rate, and a line says how many are missing", () => {
-    let tell: Parameters<Doors["network"]>[1];
+    let tell: Parameters<Ports["network"]>[1];
     const lines: { level: string; fields: object; text: string }[] = [];
     const line = (level: string) => (fields: object, text: string) => void lines.push({ level, fields, text });
-    const doors = meteredDoors(
+    const ports = meteredPorts(
       {
-        ...hostDoors,
+        ...hostPorts,
         network: (_, heard) => {
           tell = heard;
         },
       },
       { metrics, clock, logger: { ...silentLogger, info: line("info"), warn: line("warn") } },
     );
-    doors.network(networkDefaults);
+    ports.network(networkDefaults);
     const refused = { event: "refused", peer: "10.0.0.8", text: "another key" } as const;
     tell?.([{ event: "host-lost", peer: "10.0.0.7", text: "silent for 1000 ms" }], 0);
     tell?.(Array(100).fill(refused), 7);

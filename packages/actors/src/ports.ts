@@ -57,8 +57,8 @@ import { makeOwnFolderSync } from "@muster/runtime";
 import { readTable, type TableSummary, type TableText, writeTable } from "@muster/tensors";
 import { errors } from "./errors.ts";
 
-/** The doors of one replica to what computes, moves and keeps weights. */
-export interface Doors {
+/** The ports of one replica to what computes, moves and keeps weights. */
+export interface Ports {
   /** Build of this replica's engine; replicas of one role share one. */
   readonly engineBuild: string;
   /** Most bytes of a section that are held in one array: larger ones are held in pieces of so many, a multiple of 256 KiB. */
@@ -124,11 +124,11 @@ interface HostOptions {
  *
  * @param engineBuild - With which this replica registered; an engine of another one is not opened.
  */
-export const hostDoors = (
+export const hostPorts = (
   engines: EngineRegistry,
   engineBuild: string,
   { rank, agents = noAgents, env = {} }: HostOptions = {},
-): Doors => ({
+): Ports => ({
   engineBuild,
   pieceMax: sectionPieceMax,
   policyEngine: async (config, training) => {
@@ -178,7 +178,7 @@ export const hostDoors = (
 });
 
 /** Asked for with every version, and the same for the whole life of a replica: of a model of many tensors it takes seconds to work out. */
-function trainerCutsOf(engines: EngineRegistry): Doors["trainerCut"] {
+function trainerCutsOf(engines: EngineRegistry): Ports["trainerCut"] {
   const known = new WeakMap<JobConfig, RankCut | null>();
   return (config) => {
     const cut = known.get(config) ?? engines.rankCutOf("policy", config, needsOfJob(config));
@@ -187,7 +187,7 @@ function trainerCutsOf(engines: EngineRegistry): Doors["trainerCut"] {
   };
 }
 
-/** How the agents of a job are opened: their doors are in a package that this one does not know. */
+/** How the agents of a job are opened: their endpoints are in a package that this one does not know. */
 export type OpenAgents = (agent: AgentOptions, logger: Logger) => Promise<GenerateFunction>;
 
 const noAgents: OpenAgents = ({ command }) => Promise.reject(errors.NoAgents({ command }));

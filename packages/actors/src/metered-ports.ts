@@ -4,9 +4,9 @@
  */
 import type { Clock, Metrics } from "@muster/base";
 import type { GradientMesh, PullProgress } from "@muster/collectives";
-import type { Doors } from "./doors.ts";
 import type { Environment } from "./environment.ts";
 import { planeLog, showPlane } from "./plane-meters.ts";
+import type { Ports } from "./ports.ts";
 
 /** What bytes are moved for. */
 type Operation = "publish" | "pull" | "allreduce" | "save" | "load";
@@ -31,7 +31,7 @@ const families = {
   load: ["load", "dcs_bytes_loaded_total", "Bytes of checkpoints that were read."],
 } as const satisfies Record<Operation, readonly [family: string, bytes: string, help: string]>;
 
-/** What the doors report to. */
+/** What the ports report to. */
 type MeteredBy = Pick<Environment, "metrics" | "clock" | "logger">;
 
 const seconds = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300] as const;
@@ -104,22 +104,22 @@ function familyOn(metrics: Metrics, operation: Operation) {
 }
 
 /**
- * The same doors, measured: pulls, sums of gradients, checkpoints. A pull over the network also says once a second how far it is. A
+ * The same ports, measured: pulls, sums of gradients, checkpoints. A pull over the network also says once a second how far it is. A
  * version store is known by itself, so whoever publishes measures that.
  */
-export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy): Doors {
+export function meteredPorts(ports: Ports, { metrics, clock, logger }: MeteredBy): Ports {
   const { measure } = transferMetersOn(metrics, clock);
   metrics.gauge({
     name: "dcs_active_connections",
     help: "Open connections of the data plane of this process, to processes of this host and of others.",
-    read: () => doors.usage().connections,
+    read: () => ports.usage().connections,
   });
   metrics.gauge({
     name: "dcs_memory_buffer_usage_bytes",
     help: "Bytes of memory that the data plane of this process has mapped for versions, gradients and what arrives.",
-    read: () => doors.usage().mappedBytes,
+    read: () => ports.usage().mappedBytes,
   });
-  showPlane(metrics, () => doors.activity());
+  showPlane(metrics, () => ports.activity());
   const heard = planeLog(logger, clock);
   const arriving = metrics.gauge({
     name: "dcs_recv_progress_ratio",
@@ -137,17 +137,17 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
     pull: () => Promise<T>,
   ): Promise<T> => await measure("pull", { bytes: bytesOf, signal }, pull).finally(() => arriving.set(1));
   return {
-    ...doors,
-    network: (times) => doors.network(times, heard),
-    pull: (options) => pullMeasured(options.signal, () => doors.pull({ ...options, ...watched(options.id) })),
-    map: (options) => pullMeasured(options.signal, () => doors.map({ ...options, ...watched(options.id) })),
+    ...ports,
+    network: (times) => ports.network(times, heard),
+    pull: (options) => pullMeasured(options.signal, () => ports.pull({ ...options, ...watched(options.id) })),
+    map: (options) => pullMeasured(options.signal, () => ports.map({ ...options, ...watched(options.id) })),
     gradientMesh: async (options) => {
       const bytes = (): number => options.shardElements * Float32Array.BYTES_PER_ELEMENT;
-      const mesh = await doors.gradientMesh(options);
+      const mesh = await ports.gradientMesh(options);
       return meteredMesh(mesh, (signal, reduce) => measure("allreduce", { bytes, signal }, reduce));
     },
     checkpointStore: async (options) => {
-      const store = await doors.checkpointStore(options);
+      const store = await ports.checkpointStore(options);
       return {
         save: (content, signal) =>
           measure("save", { bytes: bytesOf, signal }, async () => await store.save(content, signal)),
@@ -168,10 +168,10 @@ export function meteredDoors(doors: Doors, { metrics, clock, logger }: MeteredBy
       measure(
         "load",
         { bytes: ({ sections }) => sections.reduce((sum, section) => sum + section.bytes.byteLength, 0) },
-        () => doors.loadCheckpoint(path, signal),
+        () => ports.loadCheckpoint(path, signal),
       ),
     loadCheckpointParts: (path, choose, signal) =>
-      measure("load", { bytes: ({ bytes }) => bytes, signal }, () => doors.loadCheckpointParts(path, choose, signal)),
+      measure("load", { bytes: ({ bytes }) => bytes, signal }, () => ports.loadCheckpointParts(path, choose, signal)),
   };
 }
 
