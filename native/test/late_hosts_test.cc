@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "core/mesh.h"
-#include "core/mesh_door.h"
+#include "core/mesh_listener.h"
 #include "core/shard_cargo.h"
 #include "core/version_store.h"
 #include "support.h"
@@ -46,8 +46,8 @@ struct World {
   // Until so many calls came in at a leader.
   void awaitCalls(uint32_t leader, uint64_t count) const {
     const Deadline until = Deadline::in(Milliseconds(10'000));
-    while (stores[leader]->door().calls() < count && !until.passed()) std::this_thread::yield();
-    CHECK(stores[leader]->door().calls() >= count);
+    while (stores[leader]->listener().calls() < count && !until.passed()) std::this_thread::yield();
+    CHECK(stores[leader]->listener().calls() >= count);
   }
   // Forms the mesh and reduces once; true when the sum is right.
   bool sums(uint32_t rank) const {
@@ -121,9 +121,9 @@ TEST("a host that comes when others wait for it, and wait for each other, is let
 
 TEST("of the calls of one member the last counts, and none that was hung up") {
   const World world({"a", "b", "c"});
-  MeshDoor& door = world.stores[0]->door();
+  MeshListener& listener = world.stores[0]->listener();
   const Abort never;
-  door.open(1);
+  listener.open(1);
   std::optional<Result<Connection>> first = world.call(0, 1);
   world.awaitCalls(0, 1);
   std::optional<Result<Connection>> second = world.call(0, 1);
@@ -133,11 +133,11 @@ TEST("of the calls of one member the last counts, and none that was hung up") {
   // The first was closed for the second.
   CHECK(first->value().receive(FrameType::Grant, patienceOf(never)).status().code == Code::Unreachable);
   second.reset();
-  const auto taken = door.take(1, patienceOf(never));
+  const auto taken = listener.take(1, patienceOf(never));
   REQUIRE_OK(taken);
   CHECK(taken.value().hello.member == "member-2");
-  CHECK(door.take(1, patienceOf(never, 30)).status().code == Code::Timeout);
-  door.close(1);
+  CHECK(listener.take(1, patienceOf(never, 30)).status().code == Code::Timeout);
+  listener.close(1);
   CHECK(!world.call(0, 1).value().receive(FrameType::Grant, patienceOf(never)).ok());
 }
 
@@ -164,11 +164,11 @@ TEST("who comes and goes while others are awaited is named at once, by those bef
   first.join();
   CHECK(before->code == Code::PeerLost && before->ranks == std::vector<uint32_t>{1});
 
-  world.stores[0]->door().open(1);
+  world.stores[0]->listener().open(1);
   std::optional<Status> behind;
   std::thread third([&] { behind = Mesh::open(world.optionsOf(2), patienceOf(never)).status(); });
   {
-    Result<MeshDoor::Caller> caller = world.stores[0]->door().take(1, patienceOf(never));
+    Result<MeshListener::Caller> caller = world.stores[0]->listener().take(1, patienceOf(never));
     CHECK(caller.ok() && caller.value().connection.send({FrameType::Grant}, patienceOf(never)).ok());
     CHECK(caller.ok() && caller.value().connection.receive(FrameType::Accept, patienceOf(never), 0).ok());
   }

@@ -55,7 +55,7 @@ inline constexpr uint32_t kChunkBytesMax = 1024 * 1024;       // of bulk: four t
 inline constexpr size_t kHalfOpenMax = 256;                     // of one kind of listener: each costs a thread and a descriptor
 inline constexpr size_t kHalfOpenOfOneMax = kHalfOpenMax / 2;   // of one address: the others keep a half
 inline constexpr size_t kReadersMax = 256;                      // who has proved the key; the next one asks another holder
-inline constexpr size_t kCallersMax = 1024;                     // at the door of one mesh: as many as it can have ranks
+inline constexpr size_t kCallersMax = 1024;                     // waiting for one mesh: as many as it can have ranks
 inline constexpr int kBacklog = 1024;                           // callers that the kernel keeps while nobody accepts them
 inline constexpr Milliseconds kShort{10};  // until descriptors or memory may be there again: others give them back, nothing tells when
 inline constexpr Milliseconds kBusy{2};    // until a listener that is there may have taken another caller

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/activity.h"
-#include "core/mesh_door.h"
+#include "core/mesh_listener.h"
 #include "core/mesh_watch.h"
 #include "core/socket.h"
 #include "core/version_store.h"
@@ -89,7 +89,7 @@ class Reception {
   Status serve(std::vector<OtherHost>& met, const Patience& patience);
 
  private:
-  Status invite(MeshDoor::Caller& caller, const Patience& patience);
+  Status invite(MeshListener::Caller& caller, const Patience& patience);
   void seat(std::vector<OtherHost>& met, const Patience& patience);
 
   const MeshOptions& options_;
@@ -97,7 +97,7 @@ class Reception {
   std::vector<OtherHost> invited_;  // one call of each: the last
 };
 
-Status Reception::invite(MeshDoor::Caller& caller, const Patience& patience) {
+Status Reception::invite(MeshListener::Caller& caller, const Patience& patience) {
   const Result<uint32_t> rank = judgeClaim(options_, caller.hello);
   if (!rank.ok()) return rank.status();
   if (std::ranges::find(absent_, rank.value()) == absent_.end())
@@ -121,7 +121,7 @@ void Reception::seat(std::vector<OtherHost>& met, const Patience& patience) {
 }
 
 Status Reception::serve(std::vector<OtherHost>& met, const Patience& patience) {
-  Result<MeshDoor::Caller> caller = options_.store->door().take(options_.meeting(), patience.within(kLook));
+  Result<MeshListener::Caller> caller = options_.store->listener().take(options_.meeting(), patience.within(kLook));
   if (caller.ok()) {
     const Status invited = invite(caller.value(), patience.within(network().hostSilence));
     if (!invited.ok()) caller.value().connection.refuse(invited, patience.within(network().hostSilence));

@@ -21,16 +21,16 @@ MeshMember::Opened MeshMember::open(const MeshOptions& options, const CargoMaker
 }
 
 MeshMember::Opened MeshMember::lead(const MeshOptions& options, const CargoMaker& cargo, const Patience& patience) {
-  struct Doorkeeper {
+  struct OpenListener {
     const MeshOptions& options;
-    explicit Doorkeeper(const MeshOptions& of) : options(of) {
-      if (options.store) options.store->door().open(options.meeting());
+    explicit OpenListener(const MeshOptions& of) : options(of) {
+      if (options.store) options.store->listener().open(options.meeting());
     }
-    ~Doorkeeper() {
-      if (options.store) options.store->door().close(options.meeting());
+    ~OpenListener() {
+      if (options.store) options.store->listener().close(options.meeting());
     }
   };
-  const Doorkeeper doorkeeper(options);  // leaders of other hosts may come at any time from now on
+  const OpenListener listener(options);  // leaders of other hosts may come at any time from now on
   Result<MeshSegment> segment = MeshSegment::create(options.shape());
   if (!segment.ok()) return segment.status();
   std::unique_ptr<MeshMember> member(new MeshMember(std::move(segment.value()), options));

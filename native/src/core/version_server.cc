@@ -54,11 +54,11 @@ Status givenUp() { return {Code::Unreachable, "the version stopped arriving here
 
 }  // namespace
 
-VersionServer::VersionServer(VersionArena& arena, DeltaLog& deltas, MeshDoor& door, ServerIdentity identity, UnixListener local,
+VersionServer::VersionServer(VersionArena& arena, DeltaLog& deltas, MeshListener& listener, ServerIdentity identity, UnixListener local,
                              std::optional<TcpListener> remote)
     : arena_(arena),
       deltas_(deltas),
-      door_(door),
+      listener_(listener),
       identity_(std::move(identity)),
       local_(std::move(local)),
       remote_(std::move(remote)),
@@ -106,7 +106,7 @@ Status VersionServer::answer(Guest& guest, Connection& connection, const Patienc
   if (!hello.ok()) return hello.status();
   if (!guest.proved()) return {Code::Unreachable, "put out", {}};
   if (hello.value().purpose == Purpose::Mesh && hello.value().job == identity_.job)
-    return door_.offer(ByteReader(hello.value().body).number<uint64_t>(), hello.value(), connection);
+    return listener_.offer(ByteReader(hello.value().body).number<uint64_t>(), hello.value(), connection);
   // Read all that the caller has to say before a refusal: closing on unread bytes would reset the connection, and the
   // refusal with it.
   const Result<Bytes> payload = connection.receive(FrameType::Request, patience);

@@ -6,7 +6,7 @@
 
 #include "core/delta_source.h"
 #include "core/guest_list.h"
-#include "core/mesh_door.h"
+#include "core/mesh_listener.h"
 #include "core/socket.h"
 #include "core/version_arena.h"
 
@@ -20,8 +20,8 @@ struct ServerIdentity {
 
 class VersionServer {
  public:
-  // Arena, deltas and door must outlive the server.
-  VersionServer(VersionArena& arena, DeltaLog& deltas, MeshDoor& door, ServerIdentity identity, UnixListener local,
+  // Arena, deltas and listener must outlive the server.
+  VersionServer(VersionArena& arena, DeltaLog& deltas, MeshListener& listener, ServerIdentity identity, UnixListener local,
                 std::optional<TcpListener> remote);
   ~VersionServer();
   VersionServer(const VersionServer&) = delete;
@@ -51,7 +51,7 @@ class VersionServer {
 
   VersionArena& arena_;
   DeltaLog& deltas_;
-  MeshDoor& door_;
+  MeshListener& listener_;
   const ServerIdentity identity_;
   UnixListener local_;
   std::optional<TcpListener> remote_;

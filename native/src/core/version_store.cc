@@ -22,7 +22,7 @@ Result<std::shared_ptr<VersionStore>> VersionStore::open(const StoreOptions& opt
     store->addresses_.push_back(listener.value().address.text());
     remote = std::move(listener.value());
   }
-  store->server_ = std::make_unique<VersionServer>(store->arena_, store->deltas_, store->door_,
+  store->server_ = std::make_unique<VersionServer>(store->arena_, store->deltas_, store->listener_,
                                                    ServerIdentity{options.key, options.job, options.holdMax}, std::move(local.value()),
                                                    std::move(remote));
   return store;

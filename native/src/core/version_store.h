@@ -33,7 +33,7 @@ class VersionStore {
   // What this store itself has of a version; Code::Gone at once when it has nothing.
   Result<VersionArena::Lease> lease(VersionId id) { return arena_.lease(id, Milliseconds(0)); }
   // Where the meshes of this member let the leaders of other hosts in.
-  MeshDoor& door() { return door_; }
+  MeshListener& listener() { return listener_; }
   // Deltas made here or received, and what transfers into this store have shown about them.
   DeltaLog& deltas() { return deltas_; }
   DeltaChoice& deltaChoice() { return deltaChoice_; }
@@ -52,7 +52,7 @@ class VersionStore {
   VersionArena arena_;
   DeltaLog deltas_;
   DeltaChoice deltaChoice_;
-  MeshDoor door_;
+  MeshListener listener_;
   std::vector<std::string> addresses_;
   std::atomic<bool> closed_{false};
   std::mutex closing_;

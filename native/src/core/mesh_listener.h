@@ -11,7 +11,7 @@
 
 namespace muster {
 
-class MeshDoor {
+class MeshListener {
  public:
   struct Caller {
     Hello hello;

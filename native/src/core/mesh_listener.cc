@@ -1,4 +1,4 @@
-#include "core/mesh_door.h"
+#include "core/mesh_listener.h"
 
 #include <algorithm>
 
@@ -8,21 +8,21 @@ namespace muster {
 
 namespace {
 
-bool gaveUp(const MeshDoor::Caller& caller) { return hasHungUp(caller.connection.fd()); }
+bool gaveUp(const MeshListener::Caller& caller) { return hasHungUp(caller.connection.fd()); }
 
 }  // namespace
 
-void MeshDoor::open(uint64_t epoch) {
+void MeshListener::open(uint64_t epoch) {
   const std::lock_guard lock(mutex_);
   waiting_.try_emplace(epoch);
 }
 
-void MeshDoor::close(uint64_t epoch) {
+void MeshListener::close(uint64_t epoch) {
   const std::lock_guard lock(mutex_);
   waiting_.erase(epoch);
 }
 
-Status MeshDoor::offer(uint64_t epoch, Hello hello, Connection& connection) {
+Status MeshListener::offer(uint64_t epoch, Hello hello, Connection& connection) {
   {
     const std::lock_guard lock(mutex_);
     const auto at = waiting_.find(epoch);
@@ -37,7 +37,7 @@ Status MeshDoor::offer(uint64_t epoch, Hello hello, Connection& connection) {
   return {};
 }
 
-Result<MeshDoor::Caller> MeshDoor::take(uint64_t epoch, const Patience& patience) {
+Result<MeshListener::Caller> MeshListener::take(uint64_t epoch, const Patience& patience) {
   std::unique_lock lock(mutex_);
   for (;;) {
     std::vector<Caller>& callers = waiting_[epoch];
