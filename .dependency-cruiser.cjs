@@ -112,7 +112,7 @@ module.exports = {
     ),
     ...layers,
     forbid(
-      "doors-only",
+      "entry-points-only",
       "Another package is entered through index.ts only; the embedded engine, workers, inference servers, the checks of engines and what not every process loads have entries of their own.",
       { path: "^(?:packages/([^/]+)|test|bench)/" },
       {
@@ -144,13 +144,13 @@ module.exports = {
       },
     ),
     forbid(
-      "doors-only",
-      "The second door, internal.ts, is for tests, sim and testkit.",
+      "entry-points-only",
+      "The second entry point, internal.ts, is for tests, sim and testkit.",
       { path: "^packages/([^/]+)/src/", pathNot: `^packages/(${development})/` },
       { path: "^packages/[^/]+/src/internal\\.ts$", pathNot: "^packages/$1/" },
     ),
     forbid(
-      "doors-only",
+      "entry-points-only",
       "Another package is imported by its name, not by a path.",
       { path: "^packages/([^/]+)/" },
       { path: "^packages/", pathNot: "^packages/$1/", dependencyTypes: ["local"] },
@@ -190,9 +190,9 @@ module.exports = {
     ),
     forbid(
       "http-one-place",
-      "Doors for HTTP that take requests of others are made by router, whose core stays without I/O.",
+      "Endpoints for the requests of others over HTTP are made by router, whose core stays without I/O.",
       { path: "^packages/router/src/core/" },
-      { path: ["(^|/)node_modules/(fastify|undici)/", "^packages/router/src/(doors|upstream|sampler)/"] },
+      { path: ["(^|/)node_modules/(fastify|undici)/", "^packages/router/src/(routes|upstream|sampler)/"] },
     ),
     forbid(
       "xstate-one-place",

@@ -27,7 +27,7 @@ const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const refused = { code: "MUSTER_ERR_BROKER_PERMISSION" };
 const connectTimeoutMs = 2_000;
 
-describe("the broker's doors", () => {
+describe("the broker's access rules", () => {
   let server: TestServer;
   beforeAll(async () => {
     server = await startTestServer();

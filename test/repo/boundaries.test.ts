@@ -35,9 +35,9 @@ describe("a wrong import is reported:", () => {
     ["resolvable", "packages/protocol/src/lost.ts", "./nowhere.ts"],
     ["source-condition", "packages/runtime/src/built.ts", "../../machines/dist/index.js"],
     ["layers", "packages/transport/src/upwards.ts", "@muster/runtime"],
-    ["doors-only", "packages/runtime/src/side-entrance.ts", "@muster/machines/src/hidden.ts"],
-    ["doors-only", "packages/runtime/src/second-door.ts", "@muster/machines/internal"],
-    ["doors-only", "packages/runtime/src/by-path.ts", "../../machines/src/index.ts"],
+    ["entry-points-only", "packages/runtime/src/side-entrance.ts", "@muster/machines/src/hidden.ts"],
+    ["entry-points-only", "packages/runtime/src/second-entry-point.ts", "@muster/machines/internal"],
+    ["entry-points-only", "packages/runtime/src/by-path.ts", "../../machines/src/index.ts"],
     ["engines-behind-adapters", "packages/actors/src/names-an-engine.ts", "@muster/engine/embedded"],
     ["machines-pure", "packages/machines/src/impure.ts", "node:fs"],
     ["base-zero", "packages/base/src/needy.ts", "node:path"],
@@ -56,7 +56,7 @@ describe("a wrong import is reported:", () => {
     ["packages/collectives/src/index.ts", "@muster/native"],
     ["packages/runtime/src/observability/index.ts", "pino"],
     ["packages/testkit/src/index.ts", "@muster/machines/internal"],
-    ["packages/runtime/src/front-door.ts", "@muster/machines"],
+    ["packages/runtime/src/entry-point.ts", "@muster/machines"],
     ["packages/cli/src/composition/engines.ts", "@muster/engine/embedded"],
   ] as const;
 
@@ -95,15 +95,15 @@ describe("a wrong import is reported:", () => {
   }
 
   function writePackage(name: string): void {
-    const door = (file: string) => ({
+    const entryPoint = (file: string) => ({
       source: `./src/${file}.ts`,
       types: `./dist/${file}.d.ts`,
       default: `./dist/${file}.js`,
     });
     const exports = {
-      ".": door("index"),
-      "./internal": door("internal"),
-      "./embedded": door("embedded/index"),
+      ".": entryPoint("index"),
+      "./internal": entryPoint("internal"),
+      "./embedded": entryPoint("embedded/index"),
       "./src/*": "./src/*",
     };
     write(`packages/${name}/package.json`, JSON.stringify({ name: `@muster/${name}`, type: "module", exports }));

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { checkChosenTimes, networkTimesOf } from "./checks/chosen-times.ts";
 import { checkDocumentedExports } from "./checks/documented-exports.ts";
+import { checkEntryPoints } from "./checks/entry-points.ts";
 import { listOf } from "./checks/finding.ts";
 import { checkFolders } from "./checks/folders.ts";
-import { checkFrontDoors } from "./checks/front-doors.ts";
 import { checkLimits } from "./checks/limits.ts";
 import { checkLinks } from "./checks/links.ts";
 import { checkManifest } from "./checks/manifests.ts";
@@ -203,8 +203,8 @@ describe("the documented exports", () => {
   });
 });
 
-describe("the front doors", () => {
-  const door = { file: "packages/a/src/index.ts", text: 'export { used, tested, type Shape } from "./a.ts";\n' };
+describe("the main entry points", () => {
+  const entryPoint = { file: "packages/a/src/index.ts", text: 'export { used, tested, type Shape } from "./a.ts";\n' };
   const worker = { file: "packages/b/src/b.ts", text: 'import { used } from "@muster/a";\n' };
   const test = {
     file: "packages/b/test/b.test.ts",
@@ -213,13 +213,13 @@ describe("the front doors", () => {
   const report = ["packages/a/src/index.ts:0 tested is imported by tests only: export it from internal.ts"];
 
   it("report a value that only a test imports, and no types", () => {
-    expect(listOf(checkFrontDoors([door, worker, test]))).toEqual(report);
+    expect(listOf(checkEntryPoints([entryPoint, worker, test]))).toEqual(report);
   });
 
   it("accept what a document shows or a command loads when it needs it", () => {
     const shown = { file: "packages/a/README.md", text: 'import { tested } from "@muster/a";\n' };
     const loaded = { file: "packages/b/src/c.ts", text: 'const { tested: t } = await import("@muster/a");\n' };
-    expect(listOf(checkFrontDoors([door, worker, test, shown]))).toEqual([]);
-    expect(listOf(checkFrontDoors([door, worker, test, loaded]))).toEqual([]);
+    expect(listOf(checkEntryPoints([entryPoint, worker, test, shown]))).toEqual([]);
+    expect(listOf(checkEntryPoints([entryPoint, worker, test, loaded]))).toEqual([]);
   });
 });

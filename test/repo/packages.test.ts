@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { checkDocumentedExports } from "./checks/documented-exports.ts";
+import { checkEntryPoints } from "./checks/entry-points.ts";
 import { listOf } from "./checks/finding.ts";
-import { checkFrontDoors } from "./checks/front-doors.ts";
 import { checkManifest, type Manifest } from "./checks/manifests.ts";
 import { has, packageNames, repositoryFiles, root, textOf } from "./checks/repository.ts";
 
@@ -20,18 +20,18 @@ describe.each(packageNames)("the package %s", (name) => {
   });
 });
 
-describe("the doors of all packages", () => {
-  const doors = packageNames
+describe("the entry points of all packages", () => {
+  const entryPoints = packageNames
     .flatMap((name) => ["index.ts", "internal.ts"].map((file) => `packages/${name}/src/${file}`))
     .filter(has);
 
   it("document everything that they export", () => {
-    expect(doors.length).toBeGreaterThanOrEqual(packageNames.length);
-    expect(listOf(checkDocumentedExports(root, doors))).toEqual([]);
+    expect(entryPoints.length).toBeGreaterThanOrEqual(packageNames.length);
+    expect(listOf(checkDocumentedExports(root, entryPoints))).toEqual([]);
   });
 
   it("show in front only what somebody needs at work", () => {
     const files = repositoryFiles().filter((file) => /\.(?:tsx?|mjs|md)$/.test(file));
-    expect(listOf(checkFrontDoors(files.map((file) => ({ file, text: textOf(file) }))))).toEqual([]);
+    expect(listOf(checkEntryPoints(files.map((file) => ({ file, text: textOf(file) }))))).toEqual([]);
   });
 });

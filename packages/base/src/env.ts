@@ -1,4 +1,4 @@
-/** The doors to the outside that a component is given instead of reaching for globals. */
+/** The ports to the outside that a component is given instead of reaching for globals. */
 
 /** Monotonic time; never wall time. */
 export interface Clock {

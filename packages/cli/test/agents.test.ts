@@ -1,5 +1,5 @@
 /**
- * Agents sample: programs that know only the OpenAI API, at the doors that the composition opens for them. The file takes some 15 s: each sample starts a
+ * Agents sample: programs that know only the OpenAI API, at the endpoints that the composition opens for them. The file takes some 15 s: each sample starts a
  * Python, which alone takes seconds on a busy machine.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** HTTP doors of Muster: the checkpoint service's coordinator, and clients for it. */
+/** HTTP endpoints of Muster: the checkpoint service's coordinator, and clients for it. */
 export { CommHandle, type RecvRequest, type SendRequest, type TcpBackend } from "./client/backend.ts";
 export {
   type CheckpointClientOptions,

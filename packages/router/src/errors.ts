@@ -1,6 +1,6 @@
 import { defineErrors } from "@muster/base";
 
-/** Errors of the router and of the doors of samplers. */
+/** Errors of the router and of the endpoints of samplers. */
 export const errors = defineErrors("MUSTER_ERR", {
   RouterListen: {
     message: "the router can not listen on {host}:{port}: {reason}; choose another address with --host and --port",

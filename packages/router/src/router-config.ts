@@ -1,9 +1,9 @@
 /** The figures of a router, and what they must be to each other. Pure. */
 import type { PoolPolicy } from "./core/pool.ts";
 import type { RetryPolicy } from "./core/retry.ts";
-import type { AttemptLimits } from "./doors/attempt.ts";
-import type { HttpLimits } from "./doors/http-app.ts";
 import { errors } from "./errors.ts";
+import type { AttemptLimits } from "./routes/attempt.ts";
+import type { HttpLimits } from "./routes/http-app.ts";
 
 /** Bounds of sessions. */
 export interface SessionBounds {

@@ -1,4 +1,4 @@
-/** The router as a whole: doors, line, pool, health. */
+/** The router as a whole: routes, line, pool, health. */
 import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Clock, type Logger, type Metrics, messageOf } from "@muster/base";
@@ -11,24 +11,24 @@ import { Refused } from "./core/reply.ts";
 import { RetryBudget } from "./core/retry.ts";
 import { isServing, type Worker } from "./core/worker.ts";
 import { workerIdOf, workerUrlOf } from "./core/worker-url.ts";
-import { addAdminDoors } from "./doors/admin.ts";
-import { Admission } from "./doors/admission.ts";
-import { headersForEngine } from "./doors/answer-headers.ts";
-import { AnswerMemory } from "./doors/answer-memory.ts";
-import { pingMs } from "./doors/answer-stream.ts";
-import type { Attempt } from "./doors/attempt.ts";
-import { addDialectDoors, type StreamTools } from "./doors/dialect-doors.ts";
-import { type ExchangeTools, exchange } from "./doors/exchange.ts";
-import type { Asked } from "./doors/front-doors.ts";
-import type { Grow } from "./doors/growing-answer.ts";
-import { checkToken, hasTokens, type Tokens } from "./doors/guard.ts";
-import { HeldAnswer } from "./doors/held-answer.ts";
-import { HeldStream } from "./doors/held-stream.ts";
-import { doorOf, openHttpApp } from "./doors/http-app.ts";
-import { openMeters } from "./doors/meters.ts";
-import { addSessionDoors } from "./doors/session-doors.ts";
 import { errors } from "./errors.ts";
 import type { RouterConfig } from "./router-config.ts";
+import { addAdminRoutes } from "./routes/admin.ts";
+import { Admission } from "./routes/admission.ts";
+import { headersForEngine } from "./routes/answer-headers.ts";
+import { AnswerMemory } from "./routes/answer-memory.ts";
+import { pingMs } from "./routes/answer-stream.ts";
+import type { Attempt } from "./routes/attempt.ts";
+import { addDialectRoutes, type StreamTools } from "./routes/dialect-routes.ts";
+import type { Asked } from "./routes/engine-routes.ts";
+import { type ExchangeTools, exchange } from "./routes/exchange.ts";
+import type { Grow } from "./routes/growing-answer.ts";
+import { checkToken, hasTokens, type Tokens } from "./routes/guard.ts";
+import { HeldAnswer } from "./routes/held-answer.ts";
+import { HeldStream } from "./routes/held-stream.ts";
+import { openHttpApp, scopedTo } from "./routes/http-app.ts";
+import { openMeters } from "./routes/meters.ts";
+import { addSessionRoutes } from "./routes/session-routes.ts";
 import { SessionFiles } from "./sessions/session-files.ts";
 import { ask } from "./upstream/fetch-json.ts";
 import { HealthLoop } from "./upstream/health-loop.ts";
@@ -144,9 +144,9 @@ class RunningRouter implements Router {
     this.#app = openHttpApp({
       ...{ host: config.host, tls, tokens, limits: config.http, refused: (code) => meters.refused(code) },
       answer: (asked, response) => this.#answer(asked, response),
-      failed: (error) => logger.error({ error }, "a door failed"),
+      failed: (error) => logger.error({ error }, "a route failed"),
     });
-    this.#addDoors();
+    this.#addRoutes();
   }
 
   get host(): string {
@@ -234,9 +234,9 @@ class RunningRouter implements Router {
       attempt.fail("lost", `it was put into quarantine: ${why}`);
   }
 
-  #addDoors(): void {
+  #addRoutes(): void {
     const app = this.#app;
-    const everybody = doorOf("public");
+    const everybody = scopedTo("public");
     const isReady = (): boolean => this.#pool.workers().some(isServing);
     const alive = async () => ({ status: "ok" });
     const ready = async () => {
@@ -245,19 +245,19 @@ class RunningRouter implements Router {
     };
     for (const path of ["/health", "/liveness"]) app.get(path, everybody, alive);
     for (const path of ["/health_generate", "/readiness"]) app.get(path, everybody, ready);
-    app.get("/metrics", doorOf("read"), async (_, reply) => {
+    app.get("/metrics", scopedTo("read"), async (_, reply) => {
       const { metrics } = this.#options;
       return reply.type(metrics.contentType).send(await metrics.render());
     });
-    app.get("/v1/models", doorOf("inference"), async (_, reply) =>
+    app.get("/v1/models", scopedTo("inference"), async (_, reply) =>
       reply.type("application/json").send(JSON.stringify(await this.#models())),
     );
-    addDialectDoors(app, {
+    addDialectRoutes(app, {
       draw: (body, headers, client, grow) => this.#draw(body, headers, { client, grow }),
       ...{ running: this.#running, stream: this.#stream() },
     });
     if (this.#sessions)
-      addSessionDoors(app, {
+      addSessionRoutes(app, {
         files: this.#sessions,
         tokens: this.#options.tokens,
         limits: this.#options.config.sessions,
@@ -268,7 +268,7 @@ class RunningRouter implements Router {
           this.#tools.budget.take(this.#options.clock.now()) ? this.#draw(body, headers, { isRetry: true }) : null,
         ...{ running: this.#running, stream: this.#stream() },
       });
-    addAdminDoors(app, {
+    addAdminRoutes(app, {
       pool: this.#pool,
       add: (url, about) => this.#add(url, about),
       remove: (id) => this.#remove(id),

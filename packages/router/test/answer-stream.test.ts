@@ -5,8 +5,8 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, onTestFinished, test } from "vitest";
 import { chatEvents } from "../src/core/chat-events.ts";
-import { sendAnswer } from "../src/doors/answer-stream.ts";
-import { GrowingAnswer } from "../src/doors/growing-answer.ts";
+import { sendAnswer } from "../src/routes/answer-stream.ts";
+import { GrowingAnswer } from "../src/routes/growing-answer.ts";
 
 const quick = { stallMs: 60_000, pingMs: 60_000 };
 const answerOf = (content: string) => ({ id: "c", choices: [{ message: { content }, finish_reason: "stop" }] });

@@ -1,4 +1,4 @@
-/** JSON that is nested thousands deep: refused by every door with the limit, and harmless where a model draws it. */
+/** JSON that is nested thousands deep: refused by every route with the limit, and harmless where a model draws it. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ function folder(): string {
 }
 
 const user = '{"role":"user","content":"one"}';
-const doors: readonly (readonly [path: string, body: string])[] = [
+const routes: readonly (readonly [path: string, body: string])[] = [
   ...["/generate", "/v1/completions"].map((path) => [path, '{"text":"a","prompt":"a","deep":DEEP}'] as const),
   ...["", "/sessions/a"].flatMap((base) => [
     [`${base}/v1/chat/completions`, `{"messages":[${user}],"deep":DEEP}`] as const,
@@ -28,12 +28,12 @@ const doors: readonly (readonly [path: string, body: string])[] = [
 ];
 
 test.each([129, 5_000, 100_000])(
-  "every door refuses JSON that is nested %d deep, and names the limit",
+  "every route refuses JSON that is nested %d deep, and names the limit",
   async (depth) => {
     const engine = await startEngine();
     const { ask, router } = await openRouter([engine], {}, { sessions: folder() });
     await ask("/sessions", { session_id: "a" });
-    for (const [path, body] of doors) {
+    for (const [path, body] of routes) {
       const refused = await ask(path, body.replace("DEEP", nested(depth)));
       expect([path, refused.status, await refused.text()]).toEqual([
         path,
@@ -45,10 +45,10 @@ test.each([129, 5_000, 100_000])(
   },
 );
 
-test("every door takes what is nested less deep", async () => {
+test("every route takes what is nested less deep", async () => {
   const { ask } = await openRouter([await startEngine()], {}, { sessions: folder() });
   await ask("/sessions", { session_id: "a" });
-  for (const [path, body] of doors) {
+  for (const [path, body] of routes) {
     expect(await (await ask(path, body.replace("DEEP", nested(100)))).text()).not.toContain("nested");
   }
 });

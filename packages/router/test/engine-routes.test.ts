@@ -12,8 +12,8 @@ const json = "content-type: application/json";
 const bearer = (token: string): string => `authorization: Bearer ${token}`;
 const bodyOf = (bytes: number): readonly string[] => [`content-length: ${bytes}`, "", "x".repeat(bytes)];
 
-/** A door in front, and one of the framework that asks for the same token. */
-const doors = ["/generate", "/sessions"] as const;
+/** A route in front, and one of the framework that asks for the same token. */
+const routes = ["/generate", "/sessions"] as const;
 
 async function openBoth(): Promise<number> {
   const sessions = await mkdtemp(join(tmpdir(), "muster-front-"));
@@ -90,13 +90,13 @@ test.each([
     ["host: 127.0.0.1", bearer(inference), json, "content-length: 2", "transfer-encoding: chunked", "", "0\r\n\r\n"],
   ],
   ["long headers", 431, ["host: 127.0.0.1", `x-pad: ${"x".repeat(20_000)}`, json, ...bodyOf(2)]],
-] as const)("a request with %s is answered %i by both doors, word for word alike", async (_, status, lines) => {
+] as const)("a request with %s is answered %i by both routes, word for word alike", async (_, status, lines) => {
   const port = await openBoth();
   const [front, behind] = await Promise.all(
-    doors.map((path) => said(port, [`POST ${path} HTTP/1.1`, ...lines].join("\r\n"))),
+    routes.map((path) => said(port, [`POST ${path} HTTP/1.1`, ...lines].join("\r\n"))),
   );
   expect(front).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
-  // A body that is no JSON is found by each door itself, which says what it wants.
+  // A body that is no JSON is found by each route itself, which says what it wants.
   const shown = (answer = "") => (status === 400 ? answer.split("\r\n", 1)[0] : factsOf(answer));
   expect(shown(front)).toEqual(shown(behind));
 });
@@ -137,7 +137,7 @@ test("a request in line behind another on its connection leaves nothing behind w
       body,
     ].join("\r\n");
   const padded = (bytes: number): string => '{"input_ids":[1]}'.padEnd(bytes);
-  for (const path of [...doors, ...doors]) {
+  for (const path of [...routes, ...routes]) {
     engine.mode = "hang";
     const asked = engine.requests.length;
     const socket = connect(router.port, "127.0.0.1");

@@ -1,4 +1,4 @@
-/** The doors of an agent's episode in three APIs, with tools and stop texts: each answers in its own words, and the trajectory has the drawn tokens. */
+/** The routes of an agent's episode in three APIs, with tools and stop texts: each answers in its own words, and the trajectory has the drawn tokens. */
 import { type ChatMessage, type Generated, silentLogger } from "@muster/base";
 import { expect, onTestFinished, test } from "vitest";
 import { type SamplerTokenizer, startEpisodeServer } from "../src/index.ts";

@@ -1,4 +1,4 @@
-/** What an agent can do to its own episode, over the doors that a sampler opens for it. */
+/** What an agent can do to its own episode, over the endpoints that a sampler opens for it. */
 import { silentLogger } from "@muster/base";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { startEpisodeServer } from "../src/index.ts";

@@ -1,7 +1,7 @@
 /** What a router holds of a stream until its turn is recorded: the answer, and not the events that it came in. */
 import { expect, test } from "vitest";
-import { AnswerMemory } from "../src/doors/answer-memory.ts";
-import { HeldStream } from "../src/doors/held-stream.ts";
+import { AnswerMemory } from "../src/routes/answer-memory.ts";
+import { HeldStream } from "../src/routes/held-stream.ts";
 
 const [tokens, answerBytesMax] = [2_000, 64 * 1024 ** 2];
 const head = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1_700_000_000, model: "Qwen/Qwen3-0.6B" };

@@ -7,10 +7,10 @@ import { expect, onTestFinished, test } from "vitest";
 import { openFence } from "../src/core/fence.ts";
 import { Pool } from "../src/core/pool.ts";
 import { TokenStream } from "../src/core/token-stream.ts";
-import { Admission } from "../src/doors/admission.ts";
-import { headersForEngine } from "../src/doors/answer-headers.ts";
-import { doorOf, openHttpApp } from "../src/doors/http-app.ts";
 import { routerDefaults } from "../src/index.ts";
+import { Admission } from "../src/routes/admission.ts";
+import { headersForEngine } from "../src/routes/answer-headers.ts";
+import { openHttpApp, scopedTo } from "../src/routes/http-app.ts";
 import { drained } from "../src/sampler/drained.ts";
 import { openRouter, startEngine } from "./support/open-router.ts";
 
@@ -101,7 +101,7 @@ test("answers that are held are bounded together: beyond it they pass through, a
   expect((await (await ask("/generate", prompt, fenced)).text()).length).toBeGreaterThan(other);
 });
 
-test("a client that takes nothing of a door's own answer is cut off, and one that waits for its next answer is not", async () => {
+test("a client that takes nothing of a route's own answer is cut off, and one that waits for its next answer is not", async () => {
   const app = openHttpApp({
     ...{ host: "127.0.0.1", tls: null, tokens: { inference: null, admin: null }, refused: () => {}, failed: () => {} },
     limits: { ...routerDefaults.http, clientStallMs: 200 },
@@ -111,11 +111,11 @@ test("a client that takes nothing of a door's own answer is cut off, and one tha
   const isCutOff = new Promise<void>((resolve) => {
     cutOff = resolve;
   });
-  app.get("/large", doorOf("public"), async (_, reply) => {
+  app.get("/large", scopedTo("public"), async (_, reply) => {
     reply.raw.once("close", cutOff);
     return "x".repeat(24 * 1024 ** 2);
   });
-  app.get("/slow", doorOf("public"), async () => await new Promise((resolve) => setTimeout(resolve, 600, "late")));
+  app.get("/slow", scopedTo("public"), async () => await new Promise((resolve) => setTimeout(resolve, 600, "late")));
   await app.listen({ host: "127.0.0.1", port: 0 });
   const { port } = app.server.address() as AddressInfo;
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });

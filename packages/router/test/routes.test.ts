@@ -86,7 +86,7 @@ test("a client that sends its request too slowly is ended", async () => {
   expect(said).toMatch(/^HTTP\/1.1 408 /);
 });
 
-test("each door asks for its own token, and for the right one", async () => {
+test("each route asks for its own token, and for the right one", async () => {
   const engine = await startEngine();
   const { ask, url } = await openRouter([engine], {}, { inference, admin, engine: "e".repeat(40) });
   const add = (headers: Record<string, string>) =>
@@ -158,7 +158,7 @@ test("a full line is 429 and a full pool 503, each with a time after which to co
   await stuck;
 });
 
-test("workers come and go through the doors of SlimeRouter and of SGLang's model gateway", async () => {
+test("workers come and go through the routes of SlimeRouter and of SGLang's model gateway", async () => {
   const engine = await startEngine({ version: "4" });
   const { ask, url, until } = await openRouter([]);
   const post = (path: string, init: RequestInit = {}) => fetch(`${url}${path}`, { method: "POST", ...init });

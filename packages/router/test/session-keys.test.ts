@@ -34,27 +34,27 @@ const chat = { model: "m", messages: [{ role: "user", content: "one" }] };
 
 test("an agent's key opens its own session, as a bearer token and in x-api-key, and no other one", async () => {
   const { ask, mine, other } = await openTwo();
-  const doors: readonly (readonly [string, object | undefined])[] = [
+  const routes: readonly (readonly [string, object | undefined])[] = [
     ["v1/chat/completions", chat],
     ["", undefined],
     ["trace", undefined],
     ["reward", { reward: 1 }],
     ["end", {}],
   ];
-  for (const [door, body] of doors) {
-    const path = `/sessions/other/${door}`.replace(/\/$/, "");
-    expect([door, (await ask(path, body, bearer(mine.api_key))).status]).toEqual([door, 401]);
-    expect([door, (await ask(path, body, { "x-api-key": mine.api_key })).status]).toEqual([door, 401]);
-    expect([door, (await ask(path, body)).status]).toEqual([door, 401]);
+  for (const [route, body] of routes) {
+    const path = `/sessions/other/${route}`.replace(/\/$/, "");
+    expect([route, (await ask(path, body, bearer(mine.api_key))).status]).toEqual([route, 401]);
+    expect([route, (await ask(path, body, { "x-api-key": mine.api_key })).status]).toEqual([route, 401]);
+    expect([route, (await ask(path, body)).status]).toEqual([route, 401]);
     // Holders of the token of clients begin sessions; they do not end those of others.
-    expect([door, (await ask(path, body, bearer(inference))).status]).toEqual([door, 403]);
+    expect([route, (await ask(path, body, bearer(inference))).status]).toEqual([route, 403]);
   }
   expect(await (await ask("/sessions/other", undefined, bearer(admin))).json()).toMatchObject({
     ...{ turns: 0, reward: null, ended: null },
   });
-  for (const [door, body] of doors) {
-    const path = `/sessions/other/${door}`.replace(/\/$/, "");
-    expect([door, (await ask(path, body, { "x-api-key": other.api_key })).status]).toEqual([door, 200]);
+  for (const [route, body] of routes) {
+    const path = `/sessions/other/${route}`.replace(/\/$/, "");
+    expect([route, (await ask(path, body, { "x-api-key": other.api_key })).status]).toEqual([route, 200]);
   }
 });
 

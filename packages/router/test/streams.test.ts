@@ -5,10 +5,10 @@ import { join } from "node:path";
 import { silentLogger } from "@muster/base";
 import { expect, onTestFinished, test } from "vitest";
 import { chatEvents } from "../src/core/chat-events.ts";
-import { sendStream } from "../src/doors/dialect-doors.ts";
-import { GrowingAnswer } from "../src/doors/growing-answer.ts";
-import { doorOf, openHttpApp } from "../src/doors/http-app.ts";
 import { routerDefaults } from "../src/index.ts";
+import { sendStream } from "../src/routes/dialect-routes.ts";
+import { GrowingAnswer } from "../src/routes/growing-answer.ts";
+import { openHttpApp, scopedTo } from "../src/routes/http-app.ts";
 import type { FakeOptions } from "./support/fake-engine.ts";
 import { type OpenedRouter, openRouter, startEngine } from "./support/open-router.ts";
 
@@ -309,7 +309,7 @@ test("an end that the router can not write breaks the stream off: nobody waits f
   onTestFinished(() => app.close());
   const failed: unknown[] = [];
   const fault = new RangeError("the end can not be written");
-  app.get("/stream", doorOf("public"), async (_, reply) => {
+  app.get("/stream", scopedTo("public"), async (_, reply) => {
     const growing = new GrowingAnswer();
     growing.follow(Promise.resolve({ choices: [{ message: { content: "a" } }] }));
     const events = { ...chatEvents({}), end: () => raise(fault) };

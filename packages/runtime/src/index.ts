@@ -17,7 +17,7 @@ export type {
   Typed,
 } from "./host/types.ts";
 export { type ExitCode, exitCodes } from "./lifecycle/exit-codes.ts";
-export { installLifecycle, type LifecycleOptions, type ProcessDoor, type StopReason } from "./lifecycle/lifecycle.ts";
+export { installLifecycle, type LifecycleOptions, type ProcessPort, type StopReason } from "./lifecycle/lifecycle.ts";
 export { runtimeMetrics } from "./metrics.ts";
 export { ErrorFiles } from "./observability/error-files.ts";
 export { lastWordsOf, sayLastWords } from "./observability/last-words.ts";

@@ -1,3 +1,3 @@
-/** What a process needs before anything else is loaded: the door of those who start it. */
+/** What a process needs before anything else is loaded: the entry point of those who start it. */
 export { leaveMemoryOutOfDumps } from "./lifecycle/core-dumps.ts";
 export { type ExitCode, exitCodes } from "./lifecycle/exit-codes.ts";

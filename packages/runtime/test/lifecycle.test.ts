@@ -5,7 +5,7 @@ import {
   exitCodes,
   installLifecycle,
   type LifecycleOptions,
-  type ProcessDoor,
+  type ProcessPort,
   type StopReason,
 } from "../src/index.ts";
 import { manualClock } from "../src/internal.ts";
@@ -18,7 +18,7 @@ class Stdin extends EventEmitter {
   }
 }
 
-class Door extends EventEmitter {
+class FakeProcess extends EventEmitter {
   readonly exits: number[] = [];
   readonly stdin = new Stdin();
   exit(code: number): void {
@@ -27,14 +27,14 @@ class Door extends EventEmitter {
 }
 
 describe("the lifecycle of a process", () => {
-  let door: Door;
+  let port: FakeProcess;
   let clock: ReturnType<typeof manualClock>;
   let recorded: ReturnType<typeof recordingLogger>;
   let reasons: StopReason[];
   let endWork: (code?: ExitCode) => void;
   let uninstall: () => void;
   beforeEach(() => {
-    door = new Door();
+    port = new FakeProcess();
     clock = manualClock();
     recorded = recordingLogger();
     reasons = [];
@@ -53,27 +53,27 @@ describe("the lifecycle of a process", () => {
       logger: recorded.logger,
       supervised: false,
       clock,
-      door: door as ProcessDoor,
+      port: port as ProcessPort,
       ...options,
     });
   };
 
   test.each(["SIGTERM", "SIGINT"] as const)("ends gracefully on the first %s", async (signal) => {
     install();
-    door.emit(signal);
-    expect([reasons, door.exits]).toEqual([[signal], []]);
+    port.emit(signal);
+    expect([reasons, port.exits]).toEqual([[signal], []]);
     endWork();
     await turns();
-    expect(door.exits).toEqual([exitCodes.ok]);
+    expect(port.exits).toEqual([exitCodes.ok]);
     expect(clock.untilNextMs()).toBeNull();
   });
 
   test("exits with the code that the work ends with", async () => {
     install();
-    door.emit("SIGTERM");
+    port.emit("SIGTERM");
     endWork(exitCodes.failed);
     await turns();
-    expect(door.exits).toEqual([1]);
+    expect(port.exits).toEqual([1]);
   });
 
   test.each([
@@ -81,25 +81,25 @@ describe("the lifecycle of a process", () => {
     ["SIGINT", 130],
   ] as const)("ends at once on a second signal, %s with %d", (signal, code) => {
     install();
-    door.emit("SIGTERM");
-    door.emit(signal);
-    expect([reasons, door.exits]).toEqual([["SIGTERM"], [code]]);
+    port.emit("SIGTERM");
+    port.emit(signal);
+    expect([reasons, port.exits]).toEqual([["SIGTERM"], [code]]);
   });
 
   test("ends anyway when the work does not end in time", () => {
     install();
-    door.emit("SIGTERM");
+    port.emit("SIGTERM");
     clock.advance(999);
-    expect(door.exits).toEqual([]);
+    expect(port.exits).toEqual([]);
     clock.advance(1);
-    expect(door.exits).toEqual([143]);
+    expect(port.exits).toEqual([143]);
   });
 
   test("exits with 70 when the end itself fails", async () => {
     install({ onStop: () => Promise.reject(new Error("cannot let go")) });
-    door.emit("SIGTERM");
+    port.emit("SIGTERM");
     await turns();
-    expect(door.exits).toEqual([70]);
+    expect(port.exits).toEqual([70]);
     expect(recorded.lines.at(-1)?.message).toBe("process could not stop cleanly");
   });
 
@@ -107,61 +107,61 @@ describe("the lifecycle of a process", () => {
     const said: string[] = [];
     install({ say: (reason) => said.push(reason) });
     const error = new Error("nobody caught this", { cause: new Error("root") });
-    door.emit(event, error);
-    expect(door.exits).toEqual([70]);
+    port.emit(event, error);
+    expect(port.exits).toEqual([70]);
     expect(said).toEqual(["nobody caught this"]);
     expect(recorded.lines).toMatchObject([{ level: "error", fields: { error, what: event } }]);
   });
 
   test("leaves SIGINT to the supervisor when there is one", () => {
     install({ supervised: true });
-    door.emit("SIGINT");
-    door.emit("SIGINT");
-    expect([reasons, door.exits]).toEqual([[], []]);
-    door.emit("SIGTERM");
+    port.emit("SIGINT");
+    port.emit("SIGINT");
+    expect([reasons, port.exits]).toEqual([[], []]);
+    port.emit("SIGTERM");
     expect(reasons).toEqual(["SIGTERM"]);
   });
 
   test("stops once when the supervisor is gone", async () => {
     install({ supervised: true });
-    expect(door.stdin.resumed).toBe(true);
-    door.stdin.emit("end");
-    door.stdin.emit("close");
-    expect([reasons, door.exits]).toEqual([["parent-gone"], []]);
+    expect(port.stdin.resumed).toBe(true);
+    port.stdin.emit("end");
+    port.stdin.emit("close");
+    expect([reasons, port.exits]).toEqual([["parent-gone"], []]);
     endWork();
     await turns();
-    expect(door.exits).toEqual([0]);
+    expect(port.exits).toEqual([0]);
   });
 
   test("does not take the end of standard input for a second signal", () => {
     install({ supervised: true });
-    door.emit("SIGTERM");
-    door.stdin.emit("end");
-    expect([reasons, door.exits]).toEqual([["SIGTERM"], []]);
+    port.emit("SIGTERM");
+    port.stdin.emit("end");
+    expect([reasons, port.exits]).toEqual([["SIGTERM"], []]);
   });
 
   test("has one second left when its supervisor goes while it is leaving, however long its grace is", () => {
     install({ supervised: true, graceMs: 30_000 });
-    door.emit("SIGTERM");
+    port.emit("SIGTERM");
     clock.advance(500);
-    door.stdin.emit("end");
+    port.stdin.emit("end");
     clock.advance(600);
-    door.stdin.emit("close");
+    port.stdin.emit("close");
     clock.advance(399);
-    expect(door.exits).toEqual([]);
+    expect(port.exits).toEqual([]);
     clock.advance(1);
-    expect(door.exits).toEqual([143]);
+    expect(port.exits).toEqual([143]);
   });
 
   test("does not touch standard input when nobody supervises", () => {
     install();
-    door.stdin.emit("end");
-    expect([door.stdin.resumed, reasons]).toEqual([false, []]);
+    port.stdin.emit("end");
+    expect([port.stdin.resumed, reasons]).toEqual([false, []]);
   });
 
   test("takes its handlers away", () => {
     install({ supervised: true });
     uninstall();
-    expect([...door.eventNames(), ...door.stdin.eventNames()]).toEqual([]);
+    expect([...port.eventNames(), ...port.stdin.eventNames()]).toEqual([]);
   });
 });

@@ -9,7 +9,7 @@ function machine(beforeAdd: (names: Set<string>, name: string) => void = () => {
   const names = new Set<string>(["default", "much12"]);
   return {
     names,
-    door: {
+    namespaces: {
       list: () => [...names],
       add: (name: string) => {
         beforeAdd(names, name);
@@ -24,19 +24,19 @@ function machine(beforeAdd: (names: Set<string>, name: string) => void = () => {
 
 describe("networks of tests", () => {
   it("are each claimed by one process, whose name is in the claim, until all are taken", () => {
-    const { door, names } = machine();
-    const taken = Array.from({ length: 256 }, (_, i) => claimSubnet(i % 2 === 0 ? 300 : 7, door));
+    const { namespaces, names } = machine();
+    const taken = Array.from({ length: 256 }, (_, i) => claimSubnet(i % 2 === 0 ? 300 : 7, namespaces));
     expect(new Set(taken).size).toBe(256);
     expect(taken.slice(0, 2)).toEqual([300 % 256, 7]);
     expect(names.has("mu300n44sw")).toBe(true);
-    expect(() => claimSubnet(7, door)).toThrow(/^all 256 networks 10.214.x.0\/24 are taken/);
+    expect(() => claimSubnet(7, namespaces)).toThrow(/^all 256 networks 10.214.x.0\/24 are taken/);
   });
 
   it("are given back when another process claims the same one in the same moment", () => {
-    const { door, names } = machine((all, name) => {
+    const { namespaces, names } = machine((all, name) => {
       if (name === "mu7n7sw") all.add("mu263n7sw");
     });
-    expect(claimSubnet(7, door)).toBe(8);
+    expect(claimSubnet(7, namespaces)).toBe(8);
     expect([...names].filter((name) => name.startsWith("mu"))).toEqual(["much12", "mu263n7sw", "mu7n8sw"]);
   });
 

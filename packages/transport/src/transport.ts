@@ -1,5 +1,5 @@
 /**
- * The doors through which control bytes move and persist. Two implementations keep the same promises and pass the same suite:
+ * The ports through which control bytes move and persist. Two implementations keep the same promises and pass the same suite:
  * `nats/` (JetStream) and `memory/` (one process). Bytes are opaque here; what they mean is the business of `@muster/protocol`.
  */
 import type { MusterError } from "@muster/base";

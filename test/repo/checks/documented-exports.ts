@@ -1,16 +1,16 @@
-/** Whether everything that a package's door exports has a doc comment, wherever it is declared. */
+/** Whether everything that a package's entry point exports has a doc comment, wherever it is declared. */
 import { join } from "node:path";
 import ts from "typescript";
 import type { Finding } from "./finding.ts";
 
 /**
- * Checks the exports of doors (`index.ts` files).
+ * Checks the exports of entry points (`index.ts` files).
  *
- * @param root - Folder that `doors` and the findings are relative to.
+ * @param root - Folder that `entryPoints` and the findings are relative to.
  */
-export function checkDocumentedExports(root: string, doors: readonly string[]): Finding[] {
+export function checkDocumentedExports(root: string, entryPoints: readonly string[]): Finding[] {
   const program = ts.createProgram(
-    doors.map((door) => join(root, door)),
+    entryPoints.map((entryPoint) => join(root, entryPoint)),
     {
       target: ts.ScriptTarget.ES2023,
       module: ts.ModuleKind.NodeNext,
@@ -22,8 +22,8 @@ export function checkDocumentedExports(root: string, doors: readonly string[]): 
     },
   );
   const checker = program.getTypeChecker();
-  return doors.flatMap((door) => {
-    const source = program.getSourceFile(join(root, door));
+  return entryPoints.flatMap((entryPoint) => {
+    const source = program.getSourceFile(join(root, entryPoint));
     const module = source && checker.getSymbolAtLocation(source);
     if (!module) return [];
     const undocumented = checker
@@ -31,7 +31,7 @@ export function checkDocumentedExports(root: string, doors: readonly string[]): 
       .map((symbol) => ({ name: symbol.name, target: resolved(checker, symbol) }))
       .filter(({ target }) => !isDocumented(target) && !isOfLibrary(target));
     return undocumented.map((symbol) => ({
-      file: door,
+      file: entryPoint,
       line: 0,
       message: `${symbol.name} is exported without a doc comment`,
     }));

@@ -1,4 +1,4 @@
-/** Whether a package's front door shows only what somebody needs at work. */
+/** Whether a package's main entry point exports only what somebody needs at work. */
 import type { Finding } from "./finding.ts";
 
 /** A file of the repository with its text. */
@@ -12,8 +12,8 @@ const development = new Set(["sim", "testkit"]);
 const isDevelopment = (file: string): boolean =>
   /^(?:test|bench|scripts)\/|^packages\/(?:sim|testkit)\/|^packages\/[^/]+\/test\//.test(file);
 
-/** Names in front doors (`packages/<name>/src/index.ts`) that tests, the simulator or benches import, and nobody else. */
-export function checkFrontDoors(files: readonly TextFile[]): Finding[] {
+/** Names in main entry points (`packages/<name>/src/index.ts`) that tests, the simulator or benches import, and nobody else. */
+export function checkEntryPoints(files: readonly TextFile[]): Finding[] {
   const atWork = new Set<string>();
   const inDevelopment = new Set<string>();
   for (const { file, text } of files)
@@ -27,7 +27,7 @@ export function checkFrontDoors(files: readonly TextFile[]): Finding[] {
   });
 }
 
-/** `package name` for each name that a text takes through a front door. */
+/** `package name` for each name that a text imports from a main entry point. */
 function importsOf(text: string): string[] {
   const named = /(?:import|export)\s+(?:type\s+)?\{([^}]*)\}\s*from\s*["']@muster\/([a-z]+)["']/g;
   const awaited = /\{([^}]*)\}\s*=\s*await import\(["']@muster\/([a-z]+)["']\)/g;
@@ -40,7 +40,7 @@ function importsOf(text: string): string[] {
   );
 }
 
-/** The values that a door exports; types stay with the interfaces that name them. */
+/** The values that an entry point exports; types stay with the interfaces that name them. */
 function valuesOf(text: string): string[] {
   return [...text.matchAll(/^export \{([^}]*)\}/gm)].flatMap(([, list = ""]) =>
     list

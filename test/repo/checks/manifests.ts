@@ -20,11 +20,11 @@ export function checkManifest(file: string, manifest: Manifest): Finding[] {
   const dependencies = Object.entries({ ...manifest.dependencies, ...manifest.devDependencies });
   // What its sources import; tests may need more to play a job.
   const ours = Object.keys(manifest.dependencies ?? {}).filter((name) => name.startsWith("@muster/"));
-  const door = manifest.exports?.["."] ?? {};
+  const entryPoint = manifest.exports?.["."] ?? {};
   const faults = [
     !manifest.description && "has no description",
     manifest.type !== "module" && 'is not an ES module ("type": "module")',
-    Object.keys(door)[0] !== "source" && 'exports["."] does not begin with the source condition',
+    Object.keys(entryPoint)[0] !== "source" && 'exports["."] does not begin with the source condition',
     ours.length > workspaceDependenciesMax &&
       !composers.has(manifest.name ?? "") &&
       `depends on ${ours.length} packages of the workspace, at most 4`,

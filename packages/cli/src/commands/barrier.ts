@@ -5,7 +5,7 @@ import { type Command, Option } from "commander";
 import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
-import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { type Operator, withJob } from "../job/open-job.ts";
 import { rankOf, weightsOf } from "../job/rank-options.ts";
 import { cleanLine } from "../report/text.ts";
 import { countOf, durationOf, type LocationOptions, withLocation } from "./common.ts";
@@ -57,7 +57,9 @@ export function addBarrierCommand(program: Command): void {
     .action(async (phase: string, options: Options) => {
       const body = arrivalOf(phase, options);
       process.exitCode = await untilInterrupted((signal) =>
-        withJob({ ...options, role: "script" }, async (door) => show(await arriveAt(door, body, signal), options)),
+        withJob({ ...options, role: "script" }, async (operator) =>
+          show(await arriveAt(operator, body, signal), options),
+        ),
       );
     });
 }
@@ -105,12 +107,12 @@ function rangesOf(text: string): { from: number; to: number }[] {
 /** How often an arrival is said again while nobody answers: a controller that came anew may not have heard of it. */
 const againMs = 30_000;
 
-async function arriveAt(door: OperatorDoor, body: Arrival, signal: AbortSignal): Promise<End> {
+async function arriveAt(operator: Operator, body: Arrival, signal: AbortSignal): Promise<End> {
   for (;;) {
-    const end = await door.client.arrive(body, { timeoutMs: againMs, signal });
+    const end = await operator.client.arrive(body, { timeoutMs: againMs, signal });
     if (end) return end;
     const { iteration, phase, rank } = body;
-    const missing = `who is missing, an operator sees with: ${pasted("watch", ...door.way)}`;
+    const missing = `who is missing, an operator sees with: ${pasted("watch", ...operator.way)}`;
     process.stderr.write(`muster: rank ${rank} waits at iteration ${iteration} phase ${phase}; ${missing}\n`);
   }
 }

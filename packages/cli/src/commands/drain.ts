@@ -8,7 +8,7 @@ import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { commandIdOf } from "../job/give-command.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
-import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { type Operator, withJob } from "../job/open-job.ts";
 import { sayRun } from "../job/run-state.ts";
 import { cleanLine } from "../report/text.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
@@ -39,7 +39,7 @@ export function addDrainCommand(program: Command): void {
       process.exitCode = await untilInterrupted((signal) =>
         withJob(
           options,
-          async (door) => show(id, await drain(door, id, { timeoutMs, signal, options }), options),
+          async (operator) => show(id, await drain(operator, id, { timeoutMs, signal, options }), options),
           (run) => show(id, { how: "absent", reason: sayRun(run) }, options),
         ),
       );
@@ -47,11 +47,11 @@ export function addDrainCommand(program: Command): void {
 }
 
 async function drain(
-  door: OperatorDoor,
+  operator: Operator,
   id: string,
   wait: { readonly timeoutMs: number; readonly signal: AbortSignal; readonly options: Options },
 ): Promise<Departure> {
-  const status = await door.client.status();
+  const status = await operator.client.status();
   // A status that leaves rows out does not say who is absent: then the controller does.
   const isWhole = status !== null && status.membersLeftOut + status.fleet.leftOut.replicas === 0;
   const members = isWhole && [...status.members, ...status.fleet.replicas];
@@ -64,7 +64,7 @@ async function drain(
     };
   const { timeoutMs, signal, options } = wait;
   const answer = (event: EventMessage): Departure | null => departureOf(event, id, commandId);
-  const departure = await door.client.ask({
+  const departure = await operator.client.ask({
     kind: "replica.drain",
     body: { id, commandId },
     fromSeq: "new",
@@ -77,7 +77,7 @@ async function drain(
     what: `${id} did not leave`,
     timeout: options.timeout,
     hint: " when nothing depends on it any more",
-    watch: pasted("status", ...door.way),
+    watch: pasted("status", ...operator.way),
   });
 }
 

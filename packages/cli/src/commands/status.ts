@@ -5,7 +5,7 @@ import type { SeenStatus } from "@muster/client";
 import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { untilInterrupted } from "../job/interrupt.ts";
-import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { type Operator, withJob } from "../job/open-job.ts";
 import { describeRun, type RunState, sayRun } from "../job/run-state.ts";
 import { readRanks } from "../multinode/ranks-file.ts";
 import { duration } from "../report/text.ts";
@@ -36,18 +36,20 @@ export function addStatusCommand(program: Command): void {
     .option("--json", "write one line of JSON, each time")
     .action(async (options: Options) => {
       process.exitCode = await untilInterrupted((signal) =>
-        withJob(options, (door) => (options.watch ? watch(door, options, signal) : showOnce(door, options))),
+        withJob(options, (operator) =>
+          options.watch ? watch(operator, options, signal) : showOnce(operator, options),
+        ),
       );
     });
 }
 
-async function showOnce(door: OperatorDoor, options: Options): Promise<ExitCode> {
-  process.stdout.write(`${textOf(door, await door.client.status(), options)}\n`);
+async function showOnce(operator: Operator, options: Options): Promise<ExitCode> {
+  process.stdout.write(`${textOf(operator, await operator.client.status(), options)}\n`);
   return exitCodes.ok;
 }
 
 /** Shows the status until the job is over, and says how it ended: also when the broker ends with it. */
-async function watch(door: OperatorDoor, options: Options, signal: AbortSignal): Promise<ExitCode> {
+async function watch(operator: Operator, options: Options, signal: AbortSignal): Promise<ExitCode> {
   const terminal = terminalOf(process.stdout, process.env);
   const screen = terminal.isLive && !options.json ? new Screen(terminal) : null;
   const show = (text: (columns: number) => string): void => {
@@ -59,18 +61,18 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
   try {
     for (;;) {
       const startedMs = performance.now();
-      const seen = await statusOrFault(door);
+      const seen = await statusOrFault(operator);
       if ("fault" in seen) {
         silentMs += performance.now() - startedMs + redrawMs;
-        const run = describeRun(door.directory, door.job);
+        const run = describeRun(operator.directory, operator.job);
         if (overStates.has(run.state)) return sayEnd(run, options);
         if (silentMs > awayMs) throw seen.fault;
-        if (!options.json) show(() => awayText(door.job, last, silentMs));
+        if (!options.json) show(() => awayText(operator.job, last, silentMs));
       } else {
         silentMs = 0;
         last = seen.status;
-        show((columns) => textOf(door, seen.status, options, columns));
-        if (seen.status?.phase === "stopped") return sayEnd(await ended(door, signal), options);
+        show((columns) => textOf(operator, seen.status, options, columns));
+        if (seen.status?.phase === "stopped") return sayEnd(await ended(operator, signal), options);
       }
       await pause(redrawMs, null, { signal });
     }
@@ -80,7 +82,7 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
 }
 
 /** The job is over; its folder says how within a moment. */
-async function ended({ directory, job }: OperatorDoor, signal: AbortSignal): Promise<RunState> {
+async function ended({ directory, job }: Operator, signal: AbortSignal): Promise<RunState> {
   for (let waitedMs = 0; waitedMs < endMs; waitedMs += stepMs) {
     const run = describeRun(directory, job);
     if (overStates.has(run.state)) return run;
@@ -95,9 +97,7 @@ function sayEnd(run: RunState, { json }: Options): ExitCode {
   return exitCodes.ok;
 }
 
-async function statusOrFault({
-  client,
-}: OperatorDoor): Promise<{ status: SeenStatus | null } | { fault: MusterError }> {
+async function statusOrFault({ client }: Operator): Promise<{ status: SeenStatus | null } | { fault: MusterError }> {
   try {
     return { status: await client.status() };
   } catch (fault) {
@@ -111,12 +111,7 @@ function awayText(job: string, last: SeenStatus | null, silentMs: number): strin
   return `the broker of job ${job} has not answered for ${duration(silentMs)}${step}`;
 }
 
-function textOf(
-  { job, directory }: OperatorDoor,
-  status: SeenStatus | null,
-  { json }: Options,
-  columns?: number,
-): string {
+function textOf({ job, directory }: Operator, status: SeenStatus | null, { json }: Options, columns?: number): string {
   const ranks = readRanks(directory);
   if (json) return JSON.stringify(status && ranks ? { ...status, ranks } : status);
   if (status) return statusText(status, columns, ranks);

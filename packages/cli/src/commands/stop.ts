@@ -7,7 +7,7 @@ import type { Command } from "commander";
 import { pasted } from "../composition/pasted.ts";
 import { errors } from "../errors.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
-import { type OperatorDoor, withJob } from "../job/open-job.ts";
+import { type Operator, withJob } from "../job/open-job.ts";
 import { cleanLine } from "../report/text.ts";
 import { durationOf, type LocationOptions, withLocation } from "./common.ts";
 import { listed } from "./list.ts";
@@ -36,27 +36,27 @@ export function addStopCommand(program: Command): void {
         });
       const timeoutMs = durationOf("timeout", options.timeout);
       process.exitCode = await untilInterrupted((signal) =>
-        withJob(options, (door) => stop(door, options, { timeoutMs, signal })),
+        withJob(options, (operator) => stop(operator, options, { timeoutMs, signal })),
       );
     });
 }
 
 async function stop(
-  door: OperatorDoor,
+  operator: Operator,
   options: Options,
   wait: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<ExitCode> {
-  const { job } = door;
+  const { job } = operator;
   const { reason, timeout } = options;
-  const ended = await door.client.ask({ kind: "job.stop", body: { reason }, fromSeq: 1, answer: endOf, ...wait });
+  const ended = await operator.client.ask({ kind: "job.stop", body: { reason }, fromSeq: 1, answer: endOf, ...wait });
   if (!ended) {
-    const status = await door.client.status();
+    const status = await operator.client.status();
     const isGone = !status || status.ageMs > statusAgeMaxMs;
     throw errors.AnswerLate({
       what: `job ${job} did not end`,
       timeout,
       hint: isGone ? " by its next controller; none seems to be running now" : " after the step that runs",
-      watch: pasted("status", ...door.way),
+      watch: pasted("status", ...operator.way),
     });
   }
   const { outcome, step, version } = ended;

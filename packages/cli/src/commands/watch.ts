@@ -5,7 +5,7 @@ import { type ExitCode, exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
 import { pasted } from "../composition/pasted.ts";
 import { untilInterrupted } from "../job/interrupt.ts";
-import { type OperatorDoor, sayOver, withJob } from "../job/open-job.ts";
+import { type Operator, sayOver, withJob } from "../job/open-job.ts";
 import type { RunState } from "../job/run-state.ts";
 import { cleanLine } from "../report/text.ts";
 import { readEvents } from "../run/read-events.ts";
@@ -28,15 +28,15 @@ export function addWatchCommand(program: Command): void {
       process.exitCode = await untilInterrupted((signal) =>
         withJob(
           options,
-          (door) => watch(door, options, signal),
+          (operator) => watch(operator, options, signal),
           (run) => watchOver(run, options),
         ),
       );
     });
 }
 
-async function watch(door: OperatorDoor, options: Options, signal: AbortSignal): Promise<ExitCode> {
-  const { job, client } = door;
+async function watch(operator: Operator, options: Options, signal: AbortSignal): Promise<ExitCode> {
+  const { job, client } = operator;
   let end: () => void = () => {};
   const ended = new Promise<void>((resolve) => {
     end = resolve;
@@ -55,7 +55,7 @@ async function watch(door: OperatorDoor, options: Options, signal: AbortSignal):
   try {
     // An end before the first event that is followed would never be seen.
     if (!options.fromStart && (await client.status())?.phase === "stopped") {
-      say(`job ${job} has ended; its events: ${pasted("watch", ...door.way, "--from-start")}`);
+      say(`job ${job} has ended; its events: ${pasted("watch", ...operator.way, "--from-start")}`);
       return exitCodes.ok;
     }
     await Promise.race([ended, whenAborted(signal)]);

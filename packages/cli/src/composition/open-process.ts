@@ -1,4 +1,4 @@
-/** What the process of every actor has: its log, its metrics door, its words to the operator. */
+/** What the process of every actor has: its log, its metrics endpoint, its words to the operator. */
 import { join } from "node:path";
 import { type Logger, type Metrics, noMetrics } from "@muster/base";
 import { createLogger, type LogLevel, sayLastWords, systemClock } from "@muster/runtime";

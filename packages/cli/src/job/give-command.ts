@@ -42,15 +42,15 @@ export async function giveCommand<K extends CommandKind>(
   const commandId = commandIdOf(body.commandId ?? options.commandId);
   const timeoutMs = durationOf("timeout", options.timeout);
   return await untilInterrupted((signal) =>
-    withJob({ ...options, json: options.json !== undefined }, async (door) => {
+    withJob({ ...options, json: options.json !== undefined }, async (operator) => {
       const until = options.wait ? "done" : "accepted";
-      const end = await door.client.command(kind, { ...body, commandId }, { timeoutMs, until, signal });
+      const end = await operator.client.command(kind, { ...body, commandId }, { timeoutMs, until, signal });
       if (end) return show({ commandId, kind, ...end }, options.json === true);
       throw errors.AnswerLate({
         what: `command ${commandId} (${kind}) was not answered`,
         timeout: options.timeout,
-        hint: ` once a controller can; take it back with: ${pasted("cancel", commandId, ...door.way)}`,
-        watch: pasted("status", ...door.way),
+        hint: ` once a controller can; take it back with: ${pasted("cancel", commandId, ...operator.way)}`,
+        watch: pasted("status", ...operator.way),
       });
     }),
   );

@@ -8,7 +8,7 @@ import { wayTo } from "../composition/pasted.ts";
 import { describeRun, type RunState, sayRun } from "./run-state.ts";
 
 /** A running job, as an operator sees it. */
-export interface OperatorDoor {
+export interface Operator {
   readonly job: string;
   /** Folder of the run on this host; of a job of another host there is none. */
   readonly directory: string;
@@ -30,7 +30,7 @@ const connectTimeoutMs = 3_000;
  */
 export async function withJob(
   options: LocationOptions & { readonly json?: boolean; readonly role?: "script" },
-  work: (door: OperatorDoor) => Promise<ExitCode>,
+  work: (operator: Operator) => Promise<ExitCode>,
   over: (run: RunState) => ExitCode = (run) => sayOver(run, options.json === true),
 ): Promise<ExitCode> {
   const { role = "operator" } = options;

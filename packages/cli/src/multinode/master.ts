@@ -59,12 +59,12 @@ const farewellMs = 1_000;
 
 /** Listens. @throws MUSTER_ERR_MASTER_ADDRESS */
 export async function openMaster(options: MasterOptions): Promise<Master> {
-  const door = new Door(options);
-  await door.listen();
-  return door;
+  const server = new JoinServer(options);
+  await server.listen();
+  return server;
 }
 
-class Door implements Master {
+class JoinServer implements Master {
   readonly #options: MasterOptions;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();

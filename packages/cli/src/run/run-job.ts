@@ -84,7 +84,7 @@ class Run {
   #narrator: Narrator | null = null;
   /** Files of lines. */
   #grown: readonly (EventFiles | MetricsFile)[] = [];
-  #door: Awaited<ReturnType<MasterPlan["open"]>> | null = null;
+  #joinServer: Awaited<ReturnType<MasterPlan["open"]>> | null = null;
   #finish: (end: RunOver) => void = () => {};
 
   constructor(options: RunOptions, directory: RunDirectory) {
@@ -149,10 +149,10 @@ class Run {
       this.#start();
       const end = await this.#endOf(over);
       // Ranks have nothing to wait for when what this command was to do is done.
-      await this.#door?.end(end.isPhaseOver ? { ...end, outcome: "done" } : end);
+      await this.#joinServer?.end(end.isPhaseOver ? { ...end, outcome: "done" } : end);
       return this.#conclude(end);
     } finally {
-      await this.#door?.end({ outcome: "interrupted", reason: "the master failed" });
+      await this.#joinServer?.end({ outcome: "interrupted", reason: "the master failed" });
       this.#live?.close();
       await this.#phase?.close();
       await this.#children?.stop(killMs);
@@ -176,7 +176,7 @@ class Run {
     const { master, logger, progress, disk } = this.#options;
     const { path } = this.#directory;
     if (master === null) return writeRanks(this.#directory, disk, null);
-    this.#door = await master.open({
+    this.#joinServer = await master.open({
       ...{ directory: path, connection, clock: this.#clock, logger },
       note: (line) => progress.note(line),
       onChange: (ranks) => writeRanks(this.#directory, disk, ranks),

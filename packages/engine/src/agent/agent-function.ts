@@ -7,11 +7,11 @@ import { inheritedOf } from "../programs/command.ts";
 import { endMarked } from "../programs/proc.ts";
 import { type AgentOptions, agentCommandOf } from "./agent-command.ts";
 import { AgentProcess } from "./agent-process.ts";
-import type { EpisodeDoor } from "./episode-door.ts";
+import type { EpisodePort } from "./episode-port.ts";
 import { responsesOfEpisode } from "./episode-responses.ts";
 
 type Env = Readonly<Record<string, string>>;
-type Episode = Awaited<ReturnType<EpisodeDoor["begin"]>>;
+type Episode = Awaited<ReturnType<EpisodePort["begin"]>>;
 
 /** Time that an agent has to end once it has ended its session. */
 const endMs = 2_000;
@@ -22,10 +22,10 @@ const sweepMs = 1_000;
 /** The generate function of a job with an agent. `parent` is the environment of this process. */
 export function agentFunction(
   options: AgentOptions,
-  door: EpisodeDoor,
+  port: EpisodePort,
   parent: Readonly<Record<string, string | undefined>>,
 ): GenerateFunction {
-  const runner = new Runner(options, door, inheritedOf(parent));
+  const runner = new Runner(options, port, inheritedOf(parent));
   return Object.assign((context: GenerateContext) => runner.sample(context), {
     file: options.command,
     places: new Places(options.atOnce),
@@ -35,17 +35,17 @@ export function agentFunction(
 
 class Runner {
   readonly #options: AgentOptions;
-  readonly #door: EpisodeDoor;
+  readonly #port: EpisodePort;
   readonly #words: readonly string[];
   /** What stands in the environment besides the addresses: that of this process, then the job's. */
   readonly #env: readonly [inherited: Env, added: Env];
   readonly #marks = new Set<string>();
   #sweep: NodeJS.Timeout | null = null;
 
-  constructor(options: AgentOptions, door: EpisodeDoor, inherited: Env) {
+  constructor(options: AgentOptions, port: EpisodePort, inherited: Env) {
     const { words, env } = agentCommandOf(options);
     this.#options = options;
-    this.#door = door;
+    this.#port = port;
     this.#words = words;
     this.#env = [inherited, env];
   }
@@ -55,7 +55,7 @@ class Runner {
     const fault: { error?: unknown } = {};
     let agent: AgentProcess | null = null;
     const { modelId, maxContext } = engine.info();
-    const episode = await this.#door.begin({
+    const episode = await this.#port.begin({
       ...{ name: `${groupId}-${sample}`.replaceAll(".", "-"), tokenizer: task, sampling, model: modelId, maxContext },
       draw: (turn) => engine.generate(turn),
       failed: (error) => {
@@ -87,7 +87,7 @@ class Runner {
   async close(): Promise<void> {
     if (this.#sweep) clearTimeout(this.#sweep);
     this.#endMarked();
-    await this.#door.close();
+    await this.#port.close();
   }
 
   #start({ prompt, groupId, sample }: GenerateContext, { url, key }: Episode, mark: string): AgentProcess {
@@ -152,7 +152,7 @@ function isSettled(promise: Promise<void>): Promise<boolean> {
   return Promise.race([promise.then(() => true), new Promise<boolean>((resolve) => setImmediate(resolve, false))]);
 }
 
-/** An agent that gave up over a refused request says less of it than the door. */
+/** An agent that gave up over a refused request says less of it than its endpoint. */
 function withRefusal(error: unknown, refusal: string | null): unknown {
   if (refusal === null || !(error instanceof Error)) return error;
   return errors.AgentRefused({ reason: error.message, refusal: refusal.slice(0, 500) }, error);

@@ -1,7 +1,7 @@
-/** Where agents ask, as an interface: the doors themselves are in a package that this one does not know. */
+/** Where agents ask, as an interface: the endpoints themselves are in a package that this one does not know. */
 import type { ChatMessage, Generated, RewardAnswer, SamplingOptions, TaskTokenizer } from "@muster/base";
 
-/** A trajectory of an episode, as the door records it. */
+/** A trajectory of an episode, as its endpoint records it. */
 export interface EpisodeSample {
   readonly tokens: readonly number[];
   readonly promptLength: number;
@@ -20,8 +20,8 @@ export interface EpisodeOutcome {
   readonly messages: readonly ChatMessage[];
 }
 
-/** Where agents ask: the doors of sessions, which the router's package has. */
-export interface EpisodeDoor {
+/** Where agents ask: the endpoints of sessions, which the router's package has. */
+export interface EpisodePort {
   begin(options: {
     readonly name: string;
     readonly tokenizer: TaskTokenizer & { readonly stopTokenIds: readonly number[] };

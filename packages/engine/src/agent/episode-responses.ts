@@ -1,7 +1,7 @@
 /** The responses of an agent's episode. Pure. */
 import type { ModuleResponse, RewardAnswer } from "@muster/base";
 import { errors } from "../errors.ts";
-import type { EpisodeOutcome, EpisodeSample } from "./episode-door.ts";
+import type { EpisodeOutcome, EpisodeSample } from "./episode-port.ts";
 
 /** How an episode becomes responses. */
 export interface EpisodeRule {

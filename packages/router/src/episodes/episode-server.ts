@@ -1,5 +1,5 @@
 /**
- * Base URLs for agents whose episodes are trained: the doors of sessions on loopback, in the process of a sampler. Sessions are in memory: an episode is begun
+ * Base URLs for agents whose episodes are trained: the routes of sessions on loopback, in the process of a sampler. Sessions are in memory: an episode is begun
  * anew when its sampler dies, and its agent with it.
  */
 import { randomBytes } from "node:crypto";
@@ -9,13 +9,13 @@ import type { FastifyInstance } from "fastify";
 import { Refused } from "../core/reply.ts";
 import { RetryBudget } from "../core/retry.ts";
 import { type Session, type SessionSample, samplesOf } from "../core/session.ts";
-import { pingMs } from "../doors/answer-stream.ts";
-import type { Grow } from "../doors/growing-answer.ts";
-import { openHttpApp } from "../doors/http-app.ts";
-import { addSessionDoors } from "../doors/session-doors.ts";
-import { digestOfKey, freshKey } from "../doors/session-guard.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
+import { pingMs } from "../routes/answer-stream.ts";
+import type { Grow } from "../routes/growing-answer.ts";
+import { openHttpApp } from "../routes/http-app.ts";
+import { digestOfKey, freshKey } from "../routes/session-guard.ts";
+import { addSessionRoutes } from "../routes/session-routes.ts";
 import { chatMessageOf } from "../sampler/chat-request.ts";
 import { SessionMemory } from "../sessions/session-memory.ts";
 import type { SessionStore } from "../sessions/session-store.ts";
@@ -74,7 +74,7 @@ const turnsAtOnce = 16;
 /** Errors of engines and tasks that are the request's own. */
 const requestCodes = ["MUSTER_ERR_ENGINE_REQUEST_INVALID", "MUSTER_ERR_ENGINE_OPTION_UNSUPPORTED"];
 
-/** Opens the doors on a free port of loopback. @throws MUSTER_ERR_ROUTER_LISTEN */
+/** Opens the routes on a free port of loopback. @throws MUSTER_ERR_ROUTER_LISTEN */
 export async function startEpisodeServer({ logger }: { readonly logger: Logger }): Promise<EpisodeServer> {
   const server = new Server(logger);
   await server.listen();
@@ -92,9 +92,9 @@ class Server implements EpisodeServer {
     const tokens = { inference: freshKey(), admin: freshKey() };
     this.#app = openHttpApp({
       ...{ host: "127.0.0.1", tls: null, tokens, limits: routerDefaults.http, refused: () => {} },
-      failed: (error) => logger.error({ error }, "the door of an episode failed"),
+      failed: (error) => logger.error({ error }, "a route of an episode failed"),
     });
-    addSessionDoors(this.#app, {
+    addSessionRoutes(this.#app, {
       ...{ files: keptBy(this.#sessions), tokens, scheme: "http", running: new Set() },
       // How long an episode may take is the sampler's to say.
       limits: { ...routerDefaults.sessions, idleMs: Number.POSITIVE_INFINITY },

@@ -2,7 +2,7 @@
 import type { Generated, SamplingOptions } from "@muster/base";
 import { Refused } from "../core/reply.ts";
 import type { Session } from "../core/session.ts";
-import type { Grow } from "../doors/growing-answer.ts";
+import type { Grow } from "../routes/growing-answer.ts";
 import { GrowingText } from "../sampler/growing-text.ts";
 import { isCut, mayBeCut, saidOf } from "../sampler/said.ts";
 import { wholeAnswer } from "../sampler/sampler-answers.ts";

@@ -1,4 +1,4 @@
-/** The doors by which workers come and go: those of SlimeRouter and those of SGLang's model gateway. */
+/** The routes by which workers come and go: those of SlimeRouter and those of SGLang's model gateway. */
 import { MusterError } from "@muster/base";
 import type { FastifyInstance } from "fastify";
 import { isTable, textOf } from "../core/answer-facts.ts";
@@ -7,9 +7,9 @@ import { invalid, Refused } from "../core/reply.ts";
 import { isServing } from "../core/worker.ts";
 import { workerIdOf, workerUrlOf } from "../core/worker-url.ts";
 import { tableIn } from "./bodies.ts";
-import { doorOf } from "./http-app.ts";
+import { scopedTo } from "./http-app.ts";
 
-/** What the doors work on. */
+/** What the routes work on. */
 export interface AdminTools {
   readonly pool: Pool;
   /** Adds a worker, or begins another life of one that is there. @returns False when the pool is full. */
@@ -19,11 +19,11 @@ export interface AdminTools {
   readonly setCurrent: (version: string) => void;
 }
 
-/** Adds the doors. */
-export function addAdminDoors(app: FastifyInstance, tools: AdminTools): void {
+/** Adds the routes. */
+export function addAdminRoutes(app: FastifyInstance, tools: AdminTools): void {
   const { pool } = tools;
-  const read = doorOf("read");
-  const admin = doorOf("admin");
+  const read = scopedTo("read");
+  const admin = scopedTo("admin");
   const counts = () => Object.fromEntries(pool.workers().map(({ url, active }) => [url, active]));
   app.get("/list_workers", read, async () => ({ urls: pool.workers().map(({ url }) => url) }));
   app.get("/quarantined", read, async () => ({

@@ -1,4 +1,4 @@
-/** The doors of APIs that are translated to chat completions: with them an agent keeps the client library that it has. */
+/** The routes of APIs that are translated to chat completions: with them an agent keeps the client library that it has. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Dialect, EventWriter, Table } from "../core/dialect.ts";
 import { messagesApi } from "../core/messages-api.ts";
@@ -6,12 +6,12 @@ import { responsesApi } from "../core/responses-api.ts";
 import { begun, type StreamTimes, sendAnswer } from "./answer-stream.ts";
 import { tableIn } from "./bodies.ts";
 import { type Grow, GrowingAnswer } from "./growing-answer.ts";
-import { doorOf } from "./http-app.ts";
+import { scopedTo } from "./http-app.ts";
 
 /** All of them. */
 export const dialects: readonly Dialect[] = [messagesApi, responsesApi];
 
-/** What the doors work with. */
+/** What the routes work with. */
 export interface DialectTools {
   /** Asks an engine, until this client leaves; as a stream where somebody hears of its pieces. @throws Refused */
   readonly draw: (
@@ -33,10 +33,10 @@ export interface StreamTools extends StreamTimes {
   readonly brokeOff: (error: Error) => void;
 }
 
-/** Adds the doors of the router itself. */
-export function addDialectDoors(app: FastifyInstance, { draw, running, stream }: DialectTools): void {
+/** Adds the routes of the router itself. */
+export function addDialectRoutes(app: FastifyInstance, { draw, running, stream }: DialectTools): void {
   for (const dialect of dialects)
-    app.post(dialect.path, doorOf("inference", dialect.errorOf), async ({ body, headers }, reply) => {
+    app.post(dialect.path, scopedTo("inference", dialect.errorOf), async ({ body, headers }, reply) => {
       const request = tableIn(body);
       const { stream: isStream, ...chat } = dialect.chatOf(request);
       const growing = isStream === true ? new GrowingAnswer() : null;

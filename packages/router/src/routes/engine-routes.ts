@@ -1,5 +1,5 @@
 /**
- * The doors of the engine routes. They stand in front of the framework: nearly all requests come here, and need none of what it does. What they check,
+ * The engine routes. They stand in front of the framework: nearly all requests come here, and need none of what it does. What they check,
  * and what they answer to what they refuse, is the same as behind it (docs/decisions/0041-the-router.md).
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -19,8 +19,8 @@ export interface Asked {
 /** Answers a request, now or later. What it throws at once is the answer. @throws Refused */
 export type AnswerEngineRoute = (asked: Asked, response: ServerResponse) => void;
 
-/** What the doors work with. */
-export interface FrontDoorOptions {
+/** What the routes work with. */
+export interface EngineRouteOptions {
   readonly host: string;
   readonly tokens: Tokens;
   readonly limits: { readonly bodyBytesMax: number; readonly clientStallMs: number };
@@ -41,7 +41,7 @@ export function engineRouteOf({ method, url = "" }: IncomingMessage): EngineRout
 
 /** Lets one request in, or refuses it. */
 export async function enter(
-  options: FrontDoorOptions,
+  options: EngineRouteOptions,
   route: EngineRoute,
   request: IncomingMessage,
   response: ServerResponse,
@@ -56,7 +56,7 @@ export async function enter(
   }
 }
 
-function refuse({ limits, refused, failed }: FrontDoorOptions, error: unknown, response: ServerResponse): void {
+function refuse({ limits, refused, failed }: EngineRouteOptions, error: unknown, response: ServerResponse): void {
   const { reply, headers } = refusalOf(error, limits);
   if (reply.status === 500) failed(error);
   refused(reply.code);

@@ -4,7 +4,7 @@ import type { Headers } from "../core/parse-request.ts";
 import { Refused } from "../core/reply.ts";
 import { errors } from "../errors.ts";
 
-/** What a door gives: answers of engines, changes of the pool, or figures; `public` to everybody; `session` to whoever has its key, which the door looks at. */
+/** What a route gives: answers of engines, changes of the pool, or figures; `public` to everybody; `session` to whoever has its key, which the route looks at. */
 export type Scope = "inference" | "admin" | "read" | "public" | "session";
 
 /** Tokens of the two kinds of clients; `null` where none is asked for. */
@@ -15,7 +15,7 @@ export interface Tokens {
 
 const tokenCharactersMin = 32;
 
-/** @throws MUSTER_ERR_ROUTER_TOKEN for a token that is too short to be one: an empty secret must not open a door. */
+/** @throws MUSTER_ERR_ROUTER_TOKEN for a token that is too short to be one: an empty secret must not open a route. */
 export function checkToken(field: string, token: string): string {
   if (!/^[\x21-\x7e]+$/.test(token) || token.length < tokenCharactersMin)
     throw errors.RouterToken({ field, length: token.length });
@@ -47,7 +47,11 @@ export function checkHead(headers: Headers, scope: Scope, { host, tokens }: { ho
   if (accepted.some((token) => isSameSecret(token, shown))) return;
   const isKnown = [tokens.inference, tokens.admin].some((token) => token !== null && isSameSecret(token, shown));
   if (isKnown)
-    throw new Refused({ status: 403, code: "forbidden", message: "authorization: this token is not for this door" });
+    throw new Refused({
+      status: 403,
+      code: "forbidden",
+      message: "authorization: this token is not for this endpoint",
+    });
   throw new Refused({ status: 401, code: "unauthorized", message: "authorization: this token is not known" });
 }
 

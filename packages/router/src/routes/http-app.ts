@@ -1,4 +1,4 @@
-/** A server with the limits and the form of errors that all doors of this package have: the engine routes in front, fastify for all others. */
+/** A server with the limits and the form of errors that all routes of this package have: the engine routes in front, fastify for all others. */
 import * as http from "node:http";
 import * as https from "node:https";
 import type { Socket } from "node:net";
@@ -6,7 +6,7 @@ import { noRequestOf, rawAnswer } from "@muster/http";
 import { type FastifyInstance, type FastifyRequest, fastify } from "fastify";
 import { bodyOfReply, Refused, type Reply, type ReplyCode } from "../core/reply.ts";
 import { Bodies, type BodyBounds } from "./bodies.ts";
-import { type AnswerEngineRoute, engineRouteOf, enter, type FrontDoorOptions } from "./front-doors.ts";
+import { type AnswerEngineRoute, type EngineRouteOptions, engineRouteOf, enter } from "./engine-routes.ts";
 import { checkHead, type Scope, type Tokens } from "./guard.ts";
 import { refusalOf } from "./refusal.ts";
 
@@ -33,8 +33,8 @@ export interface HttpAppOptions {
   readonly failed: (error: unknown) => void;
 }
 
-/** Options of a route with this scope. The package keeps its own type of them: fastify's is one for all packages of a program. */
-export function doorOf(scope: Scope, errorOf?: ErrorForm): { readonly config: Readonly<Record<string, unknown>> } {
+/** Options of a route whose callers need this scope. The package keeps its own type of them: fastify's is one for all packages of a program. */
+export function scopedTo(scope: Scope, errorOf?: ErrorForm): { readonly config: Readonly<Record<string, unknown>> } {
   return { config: { scope, errorOf } };
 }
 
@@ -51,7 +51,7 @@ const noRequestCodes = { 400: "invalid_request", 408: "timeout", 431: "too_large
 export function openHttpApp({ tls, answer, ...options }: HttpAppOptions): FastifyInstance {
   const { host, tokens, limits, refused, failed } = options;
   const bodies = new Bodies(limits);
-  const front: FrontDoorOptions | null = answer === undefined ? null : { ...options, bodies, answer };
+  const front: EngineRouteOptions | null = answer === undefined ? null : { ...options, bodies, answer };
   const app = fastify({
     serverFactory: (handler) =>
       openServer({ tls, limits }, (request, response) => {

@@ -1,4 +1,4 @@
-/** The doors of agents: a base URL for each episode, whose turns are on disk before their answers leave. */
+/** The routes of agents: a base URL for each episode, whose turns are on disk before their answers leave. */
 import { randomBytes } from "node:crypto";
 import { judgedOf, type RewardAnswer } from "@muster/base";
 import type { FastifyInstance, FastifyRequest } from "fastify";
@@ -8,26 +8,26 @@ import type { Dialect } from "../core/dialect.ts";
 import { invalid, Refused } from "../core/reply.ts";
 import { type Session, samplesOf, type Turn, turnRequestOf } from "../core/session.ts";
 import { tableIn } from "./bodies.ts";
-import { dialects, sendStream, sendWhole } from "./dialect-doors.ts";
+import { dialects, sendStream, sendWhole } from "./dialect-routes.ts";
 import { hasTokens } from "./guard.ts";
-import { doorOf } from "./http-app.ts";
+import { scopedTo } from "./http-app.ts";
 import { checkOwner, digestOfKey, freshKey, keyIn, opens } from "./session-guard.ts";
-import { current, type DoorTools, type SessionTools, TurnsUnderWay } from "./session-turns.ts";
+import { current, type SessionTools, TurnsUnderWay, type TurnTools } from "./session-turns.ts";
 
 type Table = Readonly<Record<string, unknown>>;
 
 const metadataBytesMax = 4_096;
 const idPattern = /^[A-Za-z0-9_-]{1,64}$/;
 
-/** Adds the doors. */
-export function addSessionDoors(app: FastifyInstance, given: SessionTools): void {
+/** Adds the routes. */
+export function addSessionRoutes(app: FastifyInstance, given: SessionTools): void {
   const { files, scheme } = given;
-  const begins = doorOf("inference");
-  const door = {
-    ...doorOf("session"),
+  const begins = scopedTo("inference");
+  const route = {
+    ...scopedTo("session"),
     onRequest: ({ params, headers }: FastifyRequest) => checkOwner(idIn(params), headers, files, given.tokens),
   };
-  const tools: DoorTools = { ...given, drawing: new Map() };
+  const tools: TurnTools = { ...given, drawing: new Map() };
   const turns = new TurnsUnderWay(tools);
   app.post("/sessions", begins, async ({ body, headers }) => {
     const { session_id: wanted = randomBytes(16).toString("hex"), metadata = {}, api_key: named } = tableIn(body);
@@ -41,27 +41,27 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
     if (!opens(key, await files.read(wanted)) && hasTokens(tools.tokens)) throw sessionExists(wanted);
     return { session_id: wanted, base_url: `${scheme}://${headers.host}/sessions/${wanted}/v1`, api_key: key };
   });
-  for (const dialect of [chatApi, ...dialects]) addTurnDoor(app, dialect, door, { tools, turns });
+  for (const dialect of [chatApi, ...dialects]) addTurnRoute(app, dialect, route, { tools, turns });
   // Clients ask below the base URL that they have.
-  app.get("/sessions/:id/v1/models", door, async ({ params }) => {
+  app.get("/sessions/:id/v1/models", route, async ({ params }) => {
     await files.read(idIn(params));
     return await given.models(idIn(params));
   });
-  app.post("/sessions/:id/reward", door, async ({ params, body }) => {
+  app.post("/sessions/:id/reward", route, async ({ params, body }) => {
     const reward = rewardIn(tableIn(body));
     const id = idIn(params);
     const before = await current(tools, id);
     if (JSON.stringify(before.reward) === JSON.stringify(reward)) return shownOf(id, before);
     return shownOf(id, await files.append(id, { kind: "reward", atMs: Date.now(), reward }));
   });
-  app.post("/sessions/:id/end", door, async ({ params }) => {
+  app.post("/sessions/:id/end", route, async ({ params }) => {
     const id = idIn(params);
     const before = await current(tools, id);
     if (before.ended !== null) return shownOf(id, before);
     return shownOf(id, await files.append(id, { kind: "end", atMs: Date.now(), reason: "asked" }));
   });
-  app.get("/sessions/:id", door, async ({ params }) => shownOf(idIn(params), await current(tools, idIn(params))));
-  app.get("/sessions/:id/trace", door, async ({ params }) => {
+  app.get("/sessions/:id", route, async ({ params }) => shownOf(idIn(params), await current(tools, idIn(params))));
+  app.get("/sessions/:id/trace", route, async ({ params }) => {
     const session = await current(tools, idIn(params));
     return {
       ...shownOf(idIn(params), session),
@@ -71,7 +71,7 @@ export function addSessionDoors(app: FastifyInstance, given: SessionTools): void
       })),
     };
   });
-  app.delete("/sessions/:id", door, async ({ params }) => {
+  app.delete("/sessions/:id", route, async ({ params }) => {
     await files.remove(idIn(params));
     turns.forget(idIn(params));
     return { session_id: idIn(params), removed: true };
@@ -87,21 +87,25 @@ const chatApi: Dialect = {
 };
 
 /** One turn in one of the APIs. The turn is that of the chat request: asked for again in any of them, whole or as a stream, it has the same answer. */
-function addTurnDoor(
+function addTurnRoute(
   app: FastifyInstance,
   dialect: Dialect,
-  door: object,
-  { tools, turns }: { readonly tools: DoorTools; readonly turns: TurnsUnderWay },
+  route: object,
+  { tools, turns }: { readonly tools: TurnTools; readonly turns: TurnsUnderWay },
 ): void {
-  app.post(`/sessions/:id${dialect.path}`, { ...door, ...doorOf("session", dialect.errorOf) }, async (asked, reply) => {
-    const { params, body, headers } = asked;
-    const id = idIn(params);
-    const said = tableIn(body);
-    const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, dialect.chatOf(said), headers);
-    const { answer, growing } = turns.turnOf(id, request, headers);
-    if (!request.isStream) return sendWhole(reply, dialect.answerOf(await answer, said));
-    return await sendStream(reply, growing, dialect.eventsOf(said), { ...tools.stream, running: tools.running });
-  });
+  app.post(
+    `/sessions/:id${dialect.path}`,
+    { ...route, ...scopedTo("session", dialect.errorOf) },
+    async (asked, reply) => {
+      const { params, body, headers } = asked;
+      const id = idIn(params);
+      const said = tableIn(body);
+      const request = turnRequestOf(tools.seedNameOf?.(id) ?? id, dialect.chatOf(said), headers);
+      const { answer, growing } = turns.turnOf(id, request, headers);
+      if (!request.isStream) return sendWhole(reply, dialect.answerOf(await answer, said));
+      return await sendStream(reply, growing, dialect.eventsOf(said), { ...tools.stream, running: tools.running });
+    },
+  );
 }
 
 function sessionExists(id: string): Refused {

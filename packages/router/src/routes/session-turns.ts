@@ -6,11 +6,11 @@ import { parentOf, type Session, type Turn, type TurnRequest } from "../core/ses
 import { answerOf } from "../core/turn-answer.ts";
 import type { SessionBounds } from "../router-config.ts";
 import { notFound, type SessionStore } from "../sessions/session-store.ts";
-import type { StreamTools } from "./dialect-doors.ts";
+import type { StreamTools } from "./dialect-routes.ts";
 import { type Grow, GrowingAnswer } from "./growing-answer.ts";
 import type { Tokens } from "./guard.ts";
 
-/** What the doors work on. */
+/** What the routes work on. */
 export interface SessionTools {
   readonly files: SessionStore;
   readonly tokens: Tokens;
@@ -30,7 +30,7 @@ export interface SessionTools {
 }
 
 /** What is done with a session, besides. */
-export interface DoorTools extends SessionTools {
+export interface TurnTools extends SessionTools {
   /** How many turns of a session engines draw now: it is in use, and they count as its turns. */
   readonly drawing: Map<string, number>;
 }
@@ -44,12 +44,12 @@ export interface TurnUnderWay {
 
 /** Turns that are being drawn. A request that comes again meanwhile follows the same one. */
 export class TurnsUnderWay {
-  readonly #tools: DoorTools;
+  readonly #tools: TurnTools;
   readonly #drawing = new Map<string, TurnUnderWay>();
   /** Those whose session was removed. */
   readonly #forgotten = new WeakSet<GrowingAnswer>();
 
-  constructor(tools: DoorTools) {
+  constructor(tools: TurnTools) {
     this.#tools = tools;
   }
 
@@ -146,7 +146,7 @@ export class TurnsUnderWay {
 }
 
 /** The session as it is now; one that nobody used for too long ends here. */
-export async function current({ files, limits, drawing }: DoorTools, id: string): Promise<Session> {
+export async function current({ files, limits, drawing }: TurnTools, id: string): Promise<Session> {
   const session = await files.read(id);
   if (session.ended !== null || Date.now() - session.usedMs < limits.idleMs) return session;
   if (drawing.has(id)) return session;

@@ -1,4 +1,4 @@
-/** The doors of one sampler: the engine of a replica behind the routes of SGLang and of the OpenAI API, so that a router can stand in front. */
+/** The endpoints of one sampler: the engine of a replica behind the routes of SGLang and of the OpenAI API, so that a router can stand in front. */
 import { randomInt, randomUUID } from "node:crypto";
 import type { ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -10,11 +10,11 @@ import { isFenced, satisfies } from "../core/fence.ts";
 import { parseRequest } from "../core/parse-request.ts";
 import { bodyOfReply, Refused } from "../core/reply.ts";
 import { doneData, eventOf } from "../core/sse.ts";
-import type { Asked } from "../doors/front-doors.ts";
-import { checkToken } from "../doors/guard.ts";
-import { doorOf, openHttpApp } from "../doors/http-app.ts";
 import { errors } from "../errors.ts";
 import { routerDefaults } from "../router-config.ts";
+import type { Asked } from "../routes/engine-routes.ts";
+import { checkToken } from "../routes/guard.ts";
+import { openHttpApp, scopedTo } from "../routes/http-app.ts";
 import { drained } from "./drained.ts";
 import { GrowingText } from "./growing-text.ts";
 import { isCut, mayBeCut } from "./said.ts";
@@ -55,7 +55,7 @@ interface Served {
 const lookMs = 20;
 const healthMs = 4_000;
 
-/** Starts the doors; they answer 503 until an engine is there. @throws MUSTER_ERR_ROUTER_OPEN, _TOKEN, _LISTEN */
+/** Starts the server; it answers 503 until an engine is there. @throws MUSTER_ERR_ROUTER_OPEN, _TOKEN, _LISTEN */
 export async function startSamplerServer(options: SamplerServerOptions): Promise<SamplerServer> {
   const { host, port, token } = options;
   if (token !== null) checkToken("the token", token);
@@ -83,7 +83,7 @@ class Server implements SamplerServer {
         void this.#answer(asked, client).catch((error: unknown) => fail(client, error, logger)),
       failed: (error) => logger.error({ error }, "a request to the sampler failed"),
     });
-    const inference = doorOf("inference");
+    const inference = scopedTo("inference");
     this.app.get("/health", inference, async () => this.#health(false));
     this.app.get("/health_generate", inference, async () => this.#health(true));
     for (const path of ["/model_info", "/get_model_info"]) this.app.get(path, inference, async () => this.#about());

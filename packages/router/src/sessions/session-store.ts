@@ -1,4 +1,4 @@
-/** What the doors of sessions keep them in: a folder, or memory. */
+/** What the routes of sessions keep them in: a folder, or memory. */
 import { Refused } from "../core/reply.ts";
 import type { Session, SessionRecord } from "../core/session.ts";
 

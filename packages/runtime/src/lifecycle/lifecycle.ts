@@ -10,7 +10,7 @@ const orphanGraceMs = 1_000;
 export type StopReason = "SIGTERM" | "SIGINT" | "parent-gone";
 
 /** The part of Node's `process` that the lifecycle touches. */
-export interface ProcessDoor {
+export interface ProcessPort {
   on(event: string, listener: (...args: readonly unknown[]) => void): unknown;
   off(event: string, listener: (...args: readonly unknown[]) => void): unknown;
   exit(code: number): void;
@@ -41,18 +41,18 @@ export interface LifecycleOptions {
   /** Default the system clock. */
   readonly clock?: Clock;
   /** Default Node's `process`. */
-  readonly door?: ProcessDoor;
+  readonly port?: ProcessPort;
 }
 
 /** Installs the handlers of signals, of the parent's end, and of faults that nobody caught. @returns Removes them. */
 export function installLifecycle(options: LifecycleOptions): () => void {
-  const { logger, supervised, door = process as ProcessDoor } = options;
-  const stop = createStopper(options, door);
+  const { logger, supervised, port = process as ProcessPort } = options;
+  const stop = createStopper(options, port);
   const crash = (what: string) => (error: unknown) => {
     if (options.claimFault?.(error)) return;
     logger.error({ error, what, reason: messageOf(error) }, "process ends on a fault that nobody caught");
     options.say?.(messageOf(error));
-    door.exit(exitCodes.brokenInvariant);
+    port.exit(exitCodes.brokenInvariant);
   };
   const interrupt = supervised ? () => {} : () => stop("SIGINT");
   const handlers: Readonly<Record<string, (...args: readonly unknown[]) => void>> = {
@@ -62,25 +62,25 @@ export function installLifecycle(options: LifecycleOptions): () => void {
     unhandledRejection: crash("unhandledRejection"),
   };
   const orphaned = (): void => stop("parent-gone");
-  for (const [event, handler] of Object.entries(handlers)) door.on(event, handler);
+  for (const [event, handler] of Object.entries(handlers)) port.on(event, handler);
   if (supervised) {
-    for (const event of ["end", "close"]) door.stdin.on(event, orphaned);
-    door.stdin.resume();
-    door.stdin.unref?.();
+    for (const event of ["end", "close"]) port.stdin.on(event, orphaned);
+    port.stdin.resume();
+    port.stdin.unref?.();
   }
   return () => {
-    for (const [event, handler] of Object.entries(handlers)) door.off(event, handler);
-    for (const event of ["end", "close"]) door.stdin.off(event, orphaned);
+    for (const [event, handler] of Object.entries(handlers)) port.off(event, handler);
+    for (const event of ["end", "close"]) port.stdin.off(event, orphaned);
   };
 }
 
-function createStopper(options: LifecycleOptions, door: ProcessDoor) {
+function createStopper(options: LifecycleOptions, port: ProcessPort) {
   const { onStop, logger, clock = systemClock() } = options;
   let stopping = false;
   let isOrphan = false;
   let cancel = (): void => {};
   const endAtOnce = (reason: StopReason): void =>
-    door.exit(reason === "SIGINT" ? exitCodes.interrupted : exitCodes.terminated);
+    port.exit(reason === "SIGINT" ? exitCodes.interrupted : exitCodes.terminated);
 
   const endAfter = (reason: StopReason, graceMs: number): void => {
     cancel();
@@ -105,10 +105,10 @@ function createStopper(options: LifecycleOptions, door: ProcessDoor) {
     logger.info({ reason, graceMs }, "process is stopping");
     endAfter(reason, graceMs);
     onStop(reason)
-      .then((code) => door.exit(code ?? exitCodes.ok))
+      .then((code) => port.exit(code ?? exitCodes.ok))
       .catch((error: unknown) => {
         logger.error({ error, reason }, "process could not stop cleanly");
-        door.exit(exitCodes.brokenInvariant);
+        port.exit(exitCodes.brokenInvariant);
       })
       .finally(() => cancel());
   };

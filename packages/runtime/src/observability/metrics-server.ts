@@ -1,4 +1,4 @@
-/** The door for Prometheus and for probes: two paths, read only, loopback unless told otherwise. */
+/** The endpoint for Prometheus and for probes: two paths, read only, loopback unless told otherwise. */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, isIP } from "node:net";
 import { messageOf } from "@muster/base";
