@@ -40,6 +40,6 @@ export class Brake {
 
   /** A member is heard again, or gone. */
   cleared(id: string): void {
-    if (this.#fresh.length > 0) this.#fresh = this.#fresh.filter((one) => one.id !== id);
+    this.#fresh = this.#fresh.filter((one) => one.id !== id);
   }
 }

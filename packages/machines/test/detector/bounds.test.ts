@@ -47,6 +47,19 @@ describe("a member", () => {
     expect(heard().suspicion(moment(8_990, { timing: { ...timing, phiMax } }))).toBeNull();
   });
 
+  it("is none while it is silent for no longer than a beat, whatever the level of suspicion", () => {
+    const early = { timing: { ...own, pauseMs: 0, phiMax: 0.1 } };
+    expect(heard().suspicion(moment(2_000, early))).toBeNull();
+    expect(heard().suspicion(moment(2_001, early))).toBe("silence");
+  });
+
+  it("says how long its phase took, from its first beat on", () => {
+    const [known, member] = [new PhaseTimes(), fresh()];
+    for (let seq = 0; seq <= 10; seq++)
+      member.beat({ ...beat, phase: "work", seq, progress: seq }, seq * 7_000, { timing: own, phases: known });
+    expect(known.limitMs("policy", "work", own)).toBe(21_000);
+  });
+
   it.each<[string, Partial<Sighting>, object, number]>([
     ["silence alone", {}, {}, 60_000],
     ["silence, unanswered probes and the end of its connection", { unanswered: 3, isDisconnected: true }, {}, 20_000],
@@ -82,7 +95,15 @@ describe("a member", () => {
     );
     member.heard(2_000);
     expect(member.describe(moment(2_000))).toBe("no sign of life for 0 ms");
-    expect([member.suspicion(moment(2_000)), member.reporters.size]).toEqual([null, 0]);
+    expect([member.suspicion(moment(2_000)), member.reporters.size, member.unanswered]).toEqual([null, 0, 0]);
+  });
+
+  it("is described by the first failed check of its engine, and by the first that missed it", () => {
+    const failing = heard({ failures: 1 });
+    failing.reporters.add("p1");
+    expect(failing.describe(moment(0))).toBe(
+      "its engine failed 1 health checks in a row; missed in a collective by p1",
+    );
   });
 
   it("is said to hang with its loop and its answers only where these are as bad", () => {
@@ -97,8 +118,8 @@ describe("a member", () => {
     const after = (gapMs: number): number => {
       const member = fresh();
       for (const [seq, atMs] of [
-        [1, 7_000],
-        [2, 7_000 + gapMs],
+        [0, 7_000],
+        [1, 7_000 + gapMs],
       ] as const)
         member.beat({ ...beat, seq }, atMs, { timing, phases });
       return member.phi(moment(7_000 + gapMs + 7_500, { timing }));
@@ -127,7 +148,7 @@ describe("the brake", () => {
     const clear = new Brake();
     suspected(clear, ["a", "b"], 5);
     clear.cleared("a");
-    expect(suspected(clear, ["c"], 5)).toEqual([null]);
+    expect(suspected(clear, ["b", "c"], 5)).toEqual([null, null]);
     expect(suspected(clear, ["d"], 5)).not.toEqual([null]);
   });
 
@@ -169,7 +190,7 @@ describe("a data path", () => {
     for (const atMs of [0, 50, 100]) broken.add("c", "a", atMs);
     expect(broken.worst(["a", "b", "c"], 100, 100)).toBe("a");
     broken.forget("c");
-    expect(broken.worst(["a", "b", "c"], 100, 100)).toBe("b");
+    expect(broken.worst(["a", "b", "c"], 100, 100), "the youngest of all has none").toBe("b");
   });
 
   it("is one of 4,096 that are remembered; one more, and all are counted anew", () => {

@@ -42,6 +42,14 @@ describe("a controller whose connection to the broker ends again and again", () 
     expect(watcher.said.filter((line) => line.includes("dead"))).toEqual([]);
   });
 
+  it("counts no outage for anybody's silence, however long it is, also where it forgives no more", () => {
+    const watcher = new Watcher(["p0", "p1"]);
+    flap(watcher, { everyMs: 2_000, awayMs: 1_000, times: 4 }, ["p0", "p1"]);
+    flap(watcher, { everyMs: 41_000, awayMs: 40_000, times: 1 }, ["p0", "p1"]);
+    expect(watcher.pass(3_000, ["p1"])).toEqual([]);
+    expect(watcher.pass(2_000, ["p1"])).toEqual(["p0 suspect silence"]);
+  });
+
   it("forgives few outages in full", () => {
     const watcher = new Watcher(["p0", "p1"]);
     watcher.pass(5_000, ["p0", "p1"]);
@@ -77,6 +85,7 @@ describe("a member whose connection to the broker ends again and again", () => {
     expect(dead(watcher)).toEqual([]);
     watcher.detector.disconnected("r0", "i1", watcher.nowMs);
     expect(watcher.look()).toEqual(expect.arrayContaining(["r0 dead disconnect"]));
+    expect(watcher.last.verdicts.at(-1)?.silentMs).toBe(0);
     expect(watcher.last.verdicts.at(-1)?.evidence).toBe(
       "its connection to the broker ended 10 times within 300 s, while others stay connected: look at its host and its network",
     );

@@ -6,6 +6,7 @@ import { localHealth } from "../../src/detector/local-health.ts";
 import { PhaseTimes } from "../../src/detector/phase-times.ts";
 import { phiOf } from "../../src/detector/phi.ts";
 import { Sighting } from "../../src/detector/sighting.ts";
+import { detectorTimingOf } from "../../src/detector/timing.ts";
 import { timing } from "./watcher.ts";
 
 describe("the level of suspicion", () => {
@@ -18,6 +19,12 @@ describe("the level of suspicion", () => {
     expect(level8At(100)).toBeCloseTo(4_500, -2);
     expect(level8At(250)).toBeCloseTo(5_300, -2);
     expect(level8At(500)).toBeCloseTo(6_600, -2);
+  });
+
+  it("is that of a pause which is exceeded every second time, at the mean; further off, what is rare on one side is usual on the other", () => {
+    expect(phiOf(4_000, 4_000, 100)).toBeCloseTo(Math.log10(2), 9);
+    for (const offMs of [1, 50, 200])
+      expect(10 ** -phiOf(4_000 + offMs, 4_000, 100) + 10 ** -phiOf(4_000 - offMs, 4_000, 100)).toBeCloseTo(1, 9);
   });
 
   it("never falls while the silence grows", () => {
@@ -98,5 +105,30 @@ describe("the local health", () => {
 
   it("is best when all is well, also without a broker to ask", () => {
     expect(localHealth(0, { ...well, brokerRttMs: null }, 1_000)).toBe(0);
+  });
+
+  it("is not worse for delays of up to an interval, and of its loop of up to half of one", () => {
+    expect(localHealth(1, { loopLagMs: 500, brokerRttMs: 1_000, timerLateMs: 1_000 }, 1_000)).toBe(0);
+  });
+});
+
+describe("the waits of a job", () => {
+  it("are those of its configuration; who stops nobody by its silence is waited for longer, and three probes must go unanswered", () => {
+    const waits = { heartbeatIntervalMs: 500, suspectAfterMs: 2_000, deadAfterMs: 8_000 };
+    const health = {
+      phi: 7,
+      missedBeats: 4,
+      probeTimeoutMs: 300,
+      hungMinMs: 9,
+      hungMaxMs: 90,
+      graceMs: 900,
+      failureThreshold: 2,
+    };
+    const job = { timing: waits, health } as unknown as Parameters<typeof detectorTimingOf>[0];
+    expect(detectorTimingOf(job)).toEqual({
+      ...{ intervalMs: 500, pauseMs: 2_000, phiMax: 7, missedMax: 4, probes: 3, probeTimeoutMs: 300 },
+      deadAfterMs: { policy: 8_000, rollout: 12_000, checkpoint: 24_000, node: 12_000 },
+      ...{ hungMinMs: 9, hungMaxMs: 90, graceMs: 900, failuresMax: 2 },
+    });
   });
 });
