@@ -30,12 +30,12 @@ const series = [
     pauseSeconds: 0,
     minutes: 8,
     rows: [
-      { kind: "kill.rollout", name: "sampler, SIGKILL: its work in other hands, p99", at: "p99_ms", aimMs: 2_000 },
+      { kind: "kill.rollout", name: "sampler, SIGKILL: its work taken over, p99", at: "p99_ms", aimMs: 2_000 },
       { kind: "kill.policy", name: "trainer, SIGKILL: next commit, p50", at: "p50_ms", aimMs: 1_000 },
       { kind: "kill.policy", name: "trainer, SIGKILL: next commit, p99", at: "p99_ms", aimMs: 5_000 },
       {
         kind: "freeze.rollout",
-        name: "sampler, SIGSTOP: its work in other hands, p99",
+        name: "sampler, SIGSTOP: its work taken over, p99",
         at: "p99_ms",
         aimMs: samplerDeadMs * 1.2,
       },

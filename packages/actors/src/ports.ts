@@ -1,6 +1,6 @@
 /**
- * What the hands of replicas stand on: engines, data plane and disk. A process has those of its host; the simulator gives its own,
- * and with them runs these very hands.
+ * What the handlers of replicas work on: engines, data plane and disk. A process has those of its host; the simulator gives its own,
+ * and with them runs the same handlers.
  */
 import { setImmediate } from "node:timers/promises";
 import type { Logger, SectionBytes } from "@muster/base";

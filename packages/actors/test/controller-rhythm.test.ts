@@ -75,7 +75,7 @@ describe("by its clock a controller", () => {
 });
 
 describe("at a time a controller", () => {
-  it("has at most 1,024 reports in its hands that are not in the journal, and at most 256 of them go into one record", async () => {
+  it("has at most 1,024 reports that are not in the journal yet, and at most 256 of them go into one record", async () => {
     const { overrides, open } = held();
     let came = 0;
     const both = (inner: Transport): Partial<Transport> => ({

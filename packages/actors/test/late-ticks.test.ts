@@ -23,13 +23,13 @@ const config = smallConfig("never-written", [
 const subjects = subjectsOf(config.job);
 const lateMs = 1_500;
 
-it("puts a dead member out, and none that lives, though each of its ticks is late by 1.5 s", async () => {
-  const hands = manualClock();
-  const broker = createMemoryBroker({ job: config.job, clock: hands });
+it("evicts a dead member, and none that lives, though each of its ticks is late by 1.5 s", async () => {
+  const time = manualClock();
+  const broker = createMemoryBroker({ job: config.job, clock: time });
   const { environment } = processesOn(broker)();
   const clock: Environment["clock"] = {
-    now: hands.now,
-    after: (ms, run) => hands.after(ms === config.timing.tickMs ? ms + lateMs : ms, run),
+    now: time.now,
+    after: (ms, run) => time.after(ms === config.timing.tickMs ? ms + lateMs : ms, run),
   };
   const events: AnyMessage[] = [];
   const watcher = broker.connect("watcher.w.w1");
@@ -60,7 +60,7 @@ it("puts a dead member out, and none that lives, though each of its ticks is lat
   for (; seconds < 1_600 && died().length === 0; seconds++) {
     for (const member of members) if (member.id === "living" || seconds < 20) beat(member);
     for (let part = 0; part < 4; part++) {
-      hands.advance(250);
+      time.advance(250);
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -68,6 +68,6 @@ it("puts a dead member out, and none that lives, though each of its ticks is lat
   // Three time-outs of silence (15 s of a rollout), stretched eight-fold for the watcher's own lateness, and a fourth of the time counts.
   expect(seconds).toBeLessThan(20 + (3 * 15 * 8 * (500 + lateMs)) / 500);
   controller.abort("over");
-  hands.advance(10_000);
+  time.advance(10_000);
   await controller.ended;
 });

@@ -16,7 +16,7 @@ export class BudgetChecker {
   readonly #promptMs: number;
   readonly #saveMs: number;
   readonly #everySteps: number;
-  /** Since when a prompt is in somebody's hands, by step and index. */
+  /** Since when somebody holds a prompt, by step and index. */
   readonly #begun = new Map<string, { readonly step: number; readonly index: number; atMs: number }>();
   /** The step that should be durable, and since when somebody could have saved it. */
   #due: { readonly step: number; readonly atMs: number } | null = null;

@@ -40,7 +40,7 @@ export interface IncidentLog {
   /** All incidents ever, by kind. */
   readonly counts: Readonly<Record<string, number>>;
   readonly tokensWasted: number;
-  /** Work that was released and is in no other hands yet: its id, and the incident that it belongs to. */
+  /** Work that was released and has no other holder yet: its id, and the incident that it belongs to. */
   readonly open: Readonly<Record<string, string>>;
   /** The life whose end was just said: what it held is said next, in the same breath. */
   readonly telling: string | null;
@@ -194,7 +194,7 @@ function died(log: IncidentLog, body: Body<"member.died">, atMs: number): Incide
   return { ...closed(next, atMs, (one) => one.incarnation === body.incarnation), telling: body.incarnation };
 }
 
-/** Work that went back. That of a dead sampler is open: its incident is not over before the work is in other hands. */
+/** Work that went back. That of a dead sampler is open: its incident is not over before the work has another holder. */
 function released(log: IncidentLog, { items, tokensWasted = 0 }: Body<"groups.released">): IncidentLog {
   const counted = { ...log, tokensWasted: log.tokensWasted + tokensWasted };
   const { telling } = log;

@@ -105,7 +105,7 @@ describe("a replica without a node that ends and starts again and again", () => 
 });
 
 describe("a replica that registers", () => {
-  it("is admitted, last in the order of arrival, with nothing in its hands", () => {
+  it("is admitted, last in the order of arrival, holding nothing", () => {
     const { state, effects } = applyRegister(working(), register("r5", "x"));
     expect(linesOf(effects)).toEqual(["admit r5", "! member.joined"]);
     expect(state.members.r5).toMatchObject({

@@ -56,7 +56,7 @@ describe("an incident", () => {
     ]);
   });
 
-  it("of a sampler ends when the last piece of its work is in other hands", () => {
+  it("of a sampler ends when the last piece of its work has another holder", () => {
     const begun = [died("rollout-0", 100), released("rollout-0", ["4.0", "4.1", "eval.2"], 101)];
     expect(after(...begun, resumed("rollout-1", ["4.0"], 110)).incidents[0]?.recoveredAtMs).toBeNull();
     const log = after(...begun, resumed("rollout-1", ["4.0"], 110), resumed("rollout-2", ["eval.2", "4.1"], 120));

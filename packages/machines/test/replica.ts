@@ -1,4 +1,4 @@
-/** A replica's machine in the hands of a test. */
+/** A replica's machine that a test drives. */
 import type { Logic } from "@muster/machines";
 import { eventsOf } from "./model/alphabet.ts";
 

@@ -15,7 +15,7 @@ beforeEach(async () => {
 afterEach(() => folder.remove());
 
 /** A clock that moves by hand. */
-function handClock() {
+function manualTimers() {
   const waiting = new Set<() => void>();
   return {
     waiting,
@@ -49,7 +49,7 @@ it("a process that writes without end leaves a file of bounded size, with its la
   const log = openSync(path, "a", 0o600);
   const child = spawn(process.execPath, ["-e", writer], { stdio: ["pipe", "pipe", log] });
   closeSync(log);
-  const { clock, waiting, look } = handClock();
+  const { clock, waiting, look } = manualTimers();
   const { logger, lines } = recordingLogger();
   const files = new ErrorFiles({ clock, logger });
   const left: number[] = [];
@@ -79,7 +79,7 @@ it("a process that writes without end leaves a file of bounded size, with its la
 });
 
 it("a file that is no file is said, and ends nobody", () => {
-  const { clock } = handClock();
+  const { clock } = manualTimers();
   const { logger, lines } = recordingLogger();
   const files = new ErrorFiles({ clock, logger });
   files.add(folder.path);

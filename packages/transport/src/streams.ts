@@ -89,7 +89,7 @@ export const headersBytesMax = 16 * 1024;
 export const duplicateWindowMs = 120_000;
 
 /**
- * Default time after which an unacknowledged message is delivered again: how long the reports in the hands of a killed controller
+ * Default time after which an unacknowledged message is delivered again: how long the reports that a killed controller held
  * wait for the next one. Receivers must expect a redelivery while they still work on the first.
  */
 export const ackWaitDefaultMs = 5_000;

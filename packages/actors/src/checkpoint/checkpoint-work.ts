@@ -1,4 +1,4 @@
-/** The hands of a checkpoint actor: pulls a version like any receiver and writes it, or keeps it in memory. */
+/** The handlers of a checkpoint actor: they pull a version like any receiver and write it, or keep it in memory. */
 import { basename } from "node:path";
 import { hasCode, messageOf } from "@muster/base";
 import type { CheckpointContent, CheckpointStore } from "@muster/checkpoint";

@@ -1,4 +1,4 @@
-/** The hands of a node: processes of replicas, started and ended as its machine says; and its eyes, for signs of a failure to come. */
+/** The handlers of a node: they start and end processes of replicas as its machine says, and watch its host for signs of a failure to come. */
 import { every, hasCode } from "@muster/base";
 import { localAddressOf } from "@muster/collectives";
 import { type NodeEffect, type NodeEvent, nodeLogic, type TimerEffect } from "@muster/machines";

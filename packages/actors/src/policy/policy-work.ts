@@ -1,4 +1,4 @@
-/** The hands of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
+/** The handlers of a policy replica: engine, version store and gradient mesh, driven by the effects of its machine. */
 import { basename } from "node:path";
 import { hasCode, MusterError, messageOf } from "@muster/base";
 import type { GradientMesh } from "@muster/collectives";

@@ -97,7 +97,7 @@ export function defineRole<Input, Event extends Typed, Snapshot, Effect extends 
 const stuckMs = 10_000;
 
 /**
- * Waits for work that has no time left. Hands that do not come free are worth nothing, however well their machine answers.
+ * Waits for work that has no time left. A replica whose handlers do not end can do nothing more, however well its machine answers.
  *
  * @throws MUSTER_ERR_WORK_STUCK, which ends the life.
  */
@@ -111,7 +111,7 @@ export async function mustEnd(what: string, work: Promise<unknown>, clock: Clock
   });
 }
 
-/** Runs an operating piece of work and turns its failure into an event; stuck hands are no event, they end the life. */
+/** Runs an operating piece of work and turns its failure into an event; work that is stuck is no event: it ends the life. */
 export async function settle<Event>(
   tools: Pick<HostTools<Event>, "post">,
   work: () => Promise<Event>,

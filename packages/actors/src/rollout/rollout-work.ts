@@ -1,4 +1,4 @@
-/** The hands of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
+/** The handlers of a rollout replica: its engine, its task and reward, driven by the effects of its machine. */
 import { hasCode, messageOf } from "@muster/base";
 import type { PromptKey, Task } from "@muster/data";
 import {

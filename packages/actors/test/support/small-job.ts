@@ -27,7 +27,7 @@ import { smallConfig } from "./small-config.ts";
 const waitMs = 20_000;
 const dataKey = Uint8Array.from({ length: 32 }, (_, i) => i);
 
-/** The time of the broker runs ten times as fast, so that what a controller had in its hands at its end soon comes to the next one. */
+/** The time of the broker runs ten times as fast, so that what a controller had not acknowledged at its end soon comes to the next one. */
 const hastyClock: Clock = {
   now: () => clock.now() * 10,
   after: (delayMs, run) => clock.after(delayMs / 10, run),

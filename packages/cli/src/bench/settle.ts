@@ -18,12 +18,12 @@ const freedBytesMin = 128 * 2 ** 20;
  * @throws The reason of `signal`.
  */
 export async function settle(freedBytes: number, signal: AbortSignal, folder: string = balloons): Promise<void> {
-  if (freedBytes >= freedBytesMin && handsMemoryBack(folder))
+  if (freedBytes >= freedBytesMin && returnsMemory(folder))
     await delay(reportedMs, undefined, { signal }).catch(() => signal.throwIfAborted());
 }
 
 /** Whether this is a virtual machine that reports free memory to its host. @param folder Of the driver of balloons. */
-export function handsMemoryBack(folder: string = balloons): boolean {
+export function returnsMemory(folder: string = balloons): boolean {
   if (!existsSync(folder)) return false;
   return readdirSync(folder)
     .filter((name) => name.startsWith("virtio"))

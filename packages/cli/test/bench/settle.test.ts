@@ -2,7 +2,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { makeTempDirectory } from "@muster/testkit";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { handsMemoryBack, settle } from "../../src/bench/settle.ts";
+import { returnsMemory, settle } from "../../src/bench/settle.ts";
 
 /** The folder of the driver, with one balloon of these features, lowest bit first. */
 async function balloonOf(features: string): Promise<string> {
@@ -16,9 +16,9 @@ async function balloonOf(features: string): Promise<string> {
 
 describe("a machine comes to rest between two measurements", () => {
   it("where it hands free memory back to a host: only a balloon with the feature does", async () => {
-    expect(handsMemoryBack(await balloonOf("0110010100"))).toBe(true);
-    expect(handsMemoryBack(await balloonOf("0110000100"))).toBe(false);
-    expect(handsMemoryBack("/nowhere")).toBe(false);
+    expect(returnsMemory(await balloonOf("0110010100"))).toBe(true);
+    expect(returnsMemory(await balloonOf("0110000100"))).toBe(false);
+    expect(returnsMemory("/nowhere")).toBe(false);
   });
 
   it("at once where it does not, and when little was freed", async () => {

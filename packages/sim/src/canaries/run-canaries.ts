@@ -11,7 +11,7 @@ import type { Canary } from "./canary.ts";
 import { checkpointCanaries } from "./checkpoint-canaries.ts";
 import { evictionCanaries } from "./eviction-canaries.ts";
 import { fleetCanaries } from "./fleet-canaries.ts";
-import { handCanaries } from "./hand-canaries.ts";
+import { handlerCanaries } from "./handler-canaries.ts";
 import { lossCanaries } from "./loss-canaries.ts";
 import { memoryCanaries } from "./memory-canaries.ts";
 import { mindCanaries } from "./mind-canaries.ts";
@@ -26,7 +26,7 @@ import { wireCanaries } from "./wire-canaries.ts";
 export const canaries: readonly Canary[] = [
   ...wireCanaries,
   ...planeCanaries,
-  ...handCanaries,
+  ...handlerCanaries,
   ...roleCanaries,
   ...mindCanaries,
   ...planCanaries,

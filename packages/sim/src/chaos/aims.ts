@@ -23,10 +23,10 @@ export function aimsOf(
 ): readonly Aim[] {
   const frozen = (role: "policy" | "rollout"): number => 1.2 * detectionPatience[role] * deadAfterMs;
   const wanted: readonly (readonly [string, string, "p50" | "p99", number])[] = [
-    ["sampler killed: its work in other hands", "kill.rollout", "p99", 2_000],
+    ["sampler killed: its work taken over", "kill.rollout", "p99", 2_000],
     ["trainer killed: next commit", "kill.policy", "p50", 1_000 + stepMs],
     ["trainer killed: next commit", "kill.policy", "p99", 5_000],
-    ["sampler frozen: its work in other hands", "freeze.rollout", "p99", frozen("rollout")],
+    ["sampler frozen: its work taken over", "freeze.rollout", "p99", frozen("rollout")],
     ["trainer frozen: next commit", "freeze.policy", "p99", frozen("policy")],
     ["controller killed: the next one acts", "controller.controller", "p50", 5_000],
     ["broker killed: next commit", "broker.broker", "p99", 5_000],

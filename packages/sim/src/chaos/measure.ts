@@ -149,7 +149,7 @@ function isAbout({ kind, body }: HeardEvent, { id, kind: fault }: Injection): bo
   return fault === "rack" ? body.role === "policy" : body.id === id;
 }
 
-/** When the work of a sampler was in other hands, or done; at once when it had none. */
+/** When the work of a sampler had another holder, or was done; at once when it had none. */
 function resumedAt({ id }: Injection, later: readonly HeardEvent[], diedAtMs: number): number | null {
   const open = new Set<string>();
   let at: number | null = diedAtMs;

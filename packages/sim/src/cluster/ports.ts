@@ -1,4 +1,4 @@
-/** The ports of one simulated process: production's hands reach the simulated engines, data plane and disk through them. */
+/** The ports of one simulated process: production's handlers reach the simulated engines, data plane and disk through them. */
 import type { Ports } from "@muster/actors";
 import { RankTrainer } from "@muster/actors/internal";
 import { mixSeed, silentLogger } from "@muster/base";

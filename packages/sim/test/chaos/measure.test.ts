@@ -30,7 +30,7 @@ const death = (atMs: number, id: string, role: string) =>
   heard(atMs, "member.died", { id, role, incarnation: "i", evidence: "e" });
 
 describe("the recovery from a fault", () => {
-  it("of a sampler is when all of its work is in other hands", () => {
+  it("of a sampler is when all of its work has another holder", () => {
     const events = [
       death(1_050, "rollout-0", "rollout"),
       heard(1_051, "groups.released", { holder: "rollout-0", items: ["2.0", "2.1"] }),
@@ -137,7 +137,7 @@ describe("what became of a fault", () => {
   const member = [joined(10, "rollout-0", "rollout")];
   const goesOn = committed(90_000, 7);
 
-  it("is a recovery when the work of who died is in other hands, and open when it never is", () => {
+  it("is a recovery when the work of who died has another holder, and open when it never is", () => {
     const died = [...member, death(1_050, "rollout-0", "rollout")];
     const released = heard(1_051, "groups.released", { holder: "rollout-0", items: ["2.0"] });
     const resumed = heard(1_400, "groups.resumed", { holder: "rollout-1", items: ["2.0"], tokens: 0 });

@@ -1,4 +1,4 @@
-/** Work that is in somebody's hands: who may have it, what comes back of it, and what the operator hears of that. */
+/** Work that somebody holds: who may have it, what comes back of it, and what the operator hears of that. */
 import { describe, expect, it } from "vitest";
 import { applyEvaluated } from "../src/controller/groups/apply-evaluation.ts";
 import { applyReturned } from "../src/controller/groups/apply-groups.ts";

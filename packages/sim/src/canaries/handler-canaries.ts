@@ -1,4 +1,4 @@
-/** Bugs of the hands: engines, meshes, versions and checkpoints, patched through their ports. */
+/** Bugs of the handlers: engines, meshes, versions and checkpoints, patched through their ports. */
 import type { Ports } from "@muster/actors";
 import type { SectionBytes } from "@muster/base";
 import type { GradientMesh } from "@muster/collectives";
@@ -42,15 +42,15 @@ const meshBug =
     }),
   });
 
-/** Of every run of this process: what no run may know. */
 /** The array with the first bytes of a section: all of it, in a simulation. */
 const firstOf = (section: SectionBytes): Uint8Array =>
   (section instanceof Uint8Array ? section : section[0]) as Uint8Array;
 
+/** Of every run of this process: what no run may know. */
 let samplesEver = 0;
 
-/** Canaries in the hands. */
-export const handCanaries: readonly Canary[] = [
+/** Canaries in the handlers. */
+export const handlerCanaries: readonly Canary[] = [
   {
     name: "apply-before-commit",
     says: "the candidate becomes live when it is computed",
