@@ -12,8 +12,8 @@ const over = async ({ controller }: Lone): Promise<void> => {
   await settled();
 };
 
-/** The mind of a controller that, when it hears of this, asks for these things, too. */
-function mindThatAsks(type: ControllerEvent["type"], effects: readonly object[]): ControllerLogic {
+/** The logic of a controller that, when it hears of this, asks for these things, too. */
+function logicThatAsks(type: ControllerEvent["type"], effects: readonly object[]): ControllerLogic {
   return {
     ...controllerLogic,
     step(snapshot, event) {
@@ -59,7 +59,7 @@ describe("a report", () => {
 
   it("for which nobody waits is written half a second after it came, and one for which somebody does takes it along at once", async () => {
     const detail = "it is there";
-    const logic = mindThatAsks("groups.saved", [
+    const logic = logicThatAsks("groups.saved", [
       { type: "announce", kind: "alarm.raised", body: { alarm: "t", detail } },
     ]);
     const lone = await startLone({ options: { logic } });
@@ -122,7 +122,7 @@ describe("the page of numbers", () => {
       computeMs: 0,
       held: [],
     } as unknown as Body<"step.committed">;
-    const logic = mindThatAsks("replica.register", [{ type: "announce", kind: "step.committed", body }]);
+    const logic = logicThatAsks("replica.register", [{ type: "announce", kind: "step.committed", body }]);
     const lone = await startLone({ environment: { metrics }, options: { logic } });
     expect(await metrics.render()).toMatch(/^muster_job_steps 0$/m);
     expect(await metrics.render()).not.toMatch(/^muster_train_step/m);
@@ -153,7 +153,7 @@ describe("what the machine asks for", () => {
   it("is done: groups that a checkpoint covers are removed, and their room is looked at", async () => {
     const purged: unknown[] = [];
     let looks = 0;
-    const logic = mindThatAsks("replica.register", [{ type: "groups.purge", beforeSeq: 5 }]);
+    const logic = logicThatAsks("replica.register", [{ type: "groups.purge", beforeSeq: 5 }]);
     const lone = await startLone({
       options: { logic },
       overrides: (inner) => ({
@@ -172,7 +172,7 @@ describe("what the machine asks for", () => {
 
   it("is known by its record and its place in it, so that each fact has an id of its own", async () => {
     const alarm = (detail: string) => ({ type: "announce", kind: "alarm.raised", body: { alarm: "test", detail } });
-    const logic = mindThatAsks("replica.register", [alarm("first"), alarm("second")]);
+    const logic = logicThatAsks("replica.register", [alarm("first"), alarm("second")]);
     const lone = await startLone({ options: { logic } });
     await lone.voice("rollout-0").register();
     await lone.voice("rollout-1").register();

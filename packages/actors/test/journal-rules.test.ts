@@ -189,7 +189,7 @@ describe("the digest of the rules", () => {
     expect(new Set(digests).size).toBe(digests.length);
   });
 
-  it("is that of the modules that were loaded: a changed copy of the controller's mind has another one", async () => {
+  it("is that of the modules that were loaded: a changed copy of the controller's logic has another one", async () => {
     const folder = await makeTempDirectory();
     try {
       const machines = new URL("../../machines/src/", import.meta.url);

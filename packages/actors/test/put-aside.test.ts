@@ -20,7 +20,7 @@ vi.setConfig({ testTimeout: 30_000 });
 const hasty = { now: () => 50 * clock.now(), after: (ms: number, run: () => void) => clock.after(ms / 50, run) };
 const config = smallConfig("never-written");
 
-/** A mind with a fault: it throws over one kind of report. */
+/** Logic with a fault: it throws over one kind of report. */
 const faulty: ControllerLogic = {
   ...controllerLogic,
   step(snapshot, event) {

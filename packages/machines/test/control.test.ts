@@ -6,7 +6,7 @@ import { bodiesOf, groupsOf, linesOf, memberOf, planWith, reportFrom, stepping, 
 
 const tick = (atMs: number): ControllerEvent => ({ type: "controller.tick", atMs });
 
-describe("the controller's mind", () => {
+describe("the controller's logic", () => {
   it("gives back the same state for a tick that changes nothing, so that it needs no record", () => {
     const { state } = control(working({ patch: { groups: { 4: { ...groupsOf(4, 0), queue: [] } } } }), tick(1_100));
     expect(control(state, tick(1_200)).state).toBe(state);

@@ -30,7 +30,7 @@ export interface ControllerOptions extends LossOptions {
   /** 32 bytes that members of the data plane prove to know; never journaled. */
   readonly dataKey: Uint8Array;
   readonly environment: Environment;
-  /** The mind that decides, for tests of what watches it; default the controller's machine. */
+  /** The logic that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
   /** By which rules the journal is folded; default those of this program's own modules. */
   readonly rules?: Rules;

@@ -7,7 +7,7 @@ import { decodeSnapshot, PartCollector } from "./journal-snapshot.ts";
 import { type MachineEffect, OpenEndKeeper, type OpenEnds } from "./open-ends.ts";
 import { RecordChain } from "./record-chain.ts";
 
-/** The mind of a controller. */
+/** The logic of a controller. */
 export type ControllerLogic = Pick<typeof controllerLogic, "id" | "init" | "step">;
 
 /** Snapshot of the controller's machine. */

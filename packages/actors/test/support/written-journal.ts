@@ -1,4 +1,4 @@
-/** A journal that a controller's mind and its writer make of inputs, without the rest of a controller. */
+/** A journal that a controller's logic and its writer make of inputs, without the rest of a controller. */
 import { silentLogger } from "@muster/base";
 import { type ControllerEvent, type ControllerPlan, controllerLogic, type Rules } from "@muster/machines/controller";
 import type { Transport } from "@muster/transport";

@@ -1,5 +1,5 @@
 /**
- * The controller's mind: one input in, the next state and what must be done about it out. First the fact enters the tables, then the
+ * The controller's logic: one input in, the next state and what must be done about it out. First the fact enters the tables, then the
  * planners look at the tables until none of them finds anything to do. Decisions therefore depend on state alone, never on the
  * order in which facts arrived.
  */

@@ -2,7 +2,7 @@
 import type { ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Canary } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 
 type Kept = NonNullable<ControllerState["barriers"]>["table"][string];
 
@@ -40,17 +40,17 @@ const ejecting = (scenario: Scenario): Scenario =>
 
 /** Canaries of barriers. */
 export const barrierCanaries: readonly Canary[] = [
-  mind("ended-barrier-forgotten", "a barrier that has ended is forgotten, and whoever asks again opens it anew", {
+  logicBug("ended-barrier-forgotten", "a barrier that has ended is forgotten, and whoever asks again opens it anew", {
     ...where,
     line: { keeps: (after) => withEach(after, (barrier) => (barrier.end ? null : barrier)) },
   }),
-  mind("barrier-without-deadline", "the deadline of a barrier never comes", {
+  logicBug("barrier-without-deadline", "the deadline of a barrier never comes", {
     ...where,
     shape: (scenario) =>
       scenario.script ? { ...scenario, script: { ...scenario.script, onMissing: "abort", awayMs: 90_000 } } : scenario,
     line: { keeps: (after) => withEach(after, postponed) },
   }),
-  mind("share-left-out", "the last share of the work that is left is dealt to nobody", {
+  logicBug("share-left-out", "the last share of the work that is left is dealt to nobody", {
     ...where,
     line: {
       does: (effect) =>
@@ -59,12 +59,12 @@ export const barrierCanaries: readonly Canary[] = [
           : effect,
     },
   }),
-  mind("barrier-before-its-time", "a barrier goes on without a rank as soon as enough others are there", {
+  logicBug("barrier-before-its-time", "a barrier goes on without a rank as soon as enough others are there", {
     ...where,
     shape: ejecting,
     line: { keeps: (after) => withEach(after, hurried) },
   }),
-  mind("missing-rank-unsaid", "a barrier that goes on without a rank does not say so", {
+  logicBug("missing-rank-unsaid", "a barrier that goes on without a rank does not say so", {
     ...where,
     shape: ejecting,
     line: {

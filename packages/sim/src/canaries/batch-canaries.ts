@@ -4,7 +4,7 @@ import { settingsAt, type WorkItem } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 
 /** Some samples end whoever trains on them. */
 function withTrainerKillers(scenario: Scenario): Scenario {
@@ -60,7 +60,7 @@ function byPresentSize(item: WorkItem, { plan, changes = [] }: ControllerState):
 
 /** Canaries in the search for the group that ends trainers, and in batches that are changed. */
 export const batchCanaries: readonly Canary[] = [
-  mind(
+  logicBug(
     "prompts-by-present-size",
     "a group draws the prompt that it would have if all steps before it had its step's size",
     {
@@ -79,13 +79,13 @@ export const batchCanaries: readonly Canary[] = [
       },
     },
   ),
-  mind("batch-tried-for-ever", "lost attempts of a step are forgotten, and its batch is tried again for ever", {
+  logicBug("batch-tried-for-ever", "lost attempts of a step are forgotten, and its batch is tried again for ever", {
     profile: "quiet",
     seedsMax: 10,
     shape: withTrainerKillers,
     line: { keeps: (after) => (Object.keys(after.losses ?? {}).length > 0 ? { ...after, losses: {} } : after) },
   }),
-  mind("neighbour-given-up", "another group of the step is given up for the one that ends trainers", {
+  logicBug("neighbour-given-up", "another group of the step is given up for the one that ends trainers", {
     profile: "quiet",
     seedsMax: 10,
     shape: withTrainerKillers,
@@ -104,7 +104,7 @@ export const batchCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind(
+  logicBug(
     "storm-not-seen",
     "that others are killed as well is forgotten, so that every kill counts in full against the group that was held",
     {

@@ -1,8 +1,8 @@
-/** Bugs of the controller's mind about checkpoints: when one counts, what may go then, and what it says of the groups stream. */
+/** Bugs of the controller's logic about checkpoints: when one counts, what may go then, and what it says of the groups stream. */
 import type { ControllerEffect, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Canary } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 
 /** Three checkpoint actors, each on a host of its own, that write whole checkpoints. */
 function withThreeSavers(scenario: Scenario): Scenario {
@@ -28,7 +28,7 @@ function withSuperseded(effect: ControllerEffect, saved: ControllerState["checkp
 
 /** Canaries in what the controller decides about checkpoints. */
 export const checkpointCanaries: readonly Canary[] = [
-  mind("older-goes-uncopied", "an older checkpoint may go although only one host has the newest", {
+  logicBug("older-goes-uncopied", "an older checkpoint may go although only one host has the newest", {
     profile: "storage",
     seedsMax: 20,
     shape: withThreeSavers,
@@ -39,7 +39,7 @@ export const checkpointCanaries: readonly Canary[] = [
           : { ...after, fallback: { ...after.fallback, older: after.fallback.older.slice(0, 1) } },
     },
   }),
-  mind("counts-too-early", "a checkpoint counts although fewer hosts have it than the job asks for", {
+  logicBug("counts-too-early", "a checkpoint counts although fewer hosts have it than the job asks for", {
     profile: "storage",
     seedsMax: 20,
     shape: (scenario) => {
@@ -55,18 +55,18 @@ export const checkpointCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("counting-one-goes", "orders to save name the checkpoint that counts as one that may go", {
+  logicBug("counting-one-goes", "orders to save name the checkpoint that counts as one that may go", {
     profile: "storage",
     seedsMax: 20,
     shape: withThreeSavers,
     line: { does: (effect, { checkpoints }) => withSuperseded(effect, checkpoints.saved) },
   }),
-  mind("watermark-too-high", "a checkpoint says that it covers groups which come after its step", {
+  logicBug("watermark-too-high", "a checkpoint says that it covers groups which come after its step", {
     profile: "kills",
     seedsMax: 20,
     line: { does: (effect) => withWatermark(effect, (watermark) => watermark + 1_000) },
   }),
-  mind("watermark-left-out", "a checkpoint says that all groups are needed after it, also those that are purged", {
+  logicBug("watermark-left-out", "a checkpoint says that all groups are needed after it, also those that are purged", {
     profile: "storage",
     seedsMax: 20,
     line: { does: (effect) => withWatermark(effect, () => 0) },

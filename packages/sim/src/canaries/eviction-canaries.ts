@@ -1,6 +1,6 @@
 /** Bugs that put out who lives. */
 import type { Canary } from "./canary.ts";
-import { mind, type WrongLine } from "./mind.ts";
+import { logicBug, type WrongLine } from "./logic-bug.ts";
 
 const lastVoterOut: WrongLine = {
   hears: (event, { mesh, members, step }) => {
@@ -15,19 +15,19 @@ const lastVoterOut: WrongLine = {
 
 /** Canaries about members that nothing speaks against. */
 export const evictionCanaries: readonly Canary[] = [
-  mind("last-voter-put-out", "the member whose vote is the last to arrive is evicted", {
+  logicBug("last-voter-put-out", "the member whose vote is the last to arrive is evicted", {
     profile: "quiet",
     seedsMax: 30,
     line: lastVoterOut,
   }),
-  mind("put-out-long-after", "the same in a job in which somebody was cut off long ago", {
+  logicBug("put-out-long-after", "the same in a job in which somebody was cut off long ago", {
     profile: "quiet",
     seedsMax: 30,
     stage: () => [{ kind: "disconnect", node: "rollout-1", atMs: 1_000, forMs: 500 }],
     shape: (scenario) => ({ ...scenario, safetyMs: 2_000 }),
     line: lastVoterOut,
   }),
-  mind("put-out-on-nodes", "the same in a job with nodes, after the fleet was changed", {
+  logicBug("put-out-on-nodes", "the same in a job with nodes, after the fleet was changed", {
     profile: "fleet",
     seedsMax: 30,
     stage: () => [

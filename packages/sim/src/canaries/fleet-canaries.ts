@@ -1,4 +1,4 @@
-/** Bugs of nodes, and of the controller's mind about them: orphans, placement, commands, joins. */
+/** Bugs of nodes, and of the controller's logic about them: orphans, placement, commands, joins. */
 import type { Role } from "@muster/actors";
 import type { NodeContext } from "@muster/machines";
 import type { ControllerState } from "@muster/machines/controller";
@@ -6,7 +6,7 @@ import { perRole } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 import { rankCanaries } from "./rank-canaries.ts";
 
 type Fleet = ControllerState["fleet"];
@@ -178,7 +178,7 @@ const deviceCanaries: readonly Canary[] = [
     stage: scaledUnheard,
     make: () => ({ role: (role) => (role.role === "node" ? impatient(role) : role) }),
   },
-  mind("device-given-twice", "a replica gets the devices of whoever was placed on its node before it", {
+  logicBug("device-given-twice", "a replica gets the devices of whoever was placed on its node before it", {
     profile: "fleet",
     seedsMax: 30,
     shape: oneNodeWithDevices,
@@ -214,7 +214,7 @@ export const fleetCanaries: readonly Canary[] = [
     stage: frozenThenKilled,
     make: () => ({ keeper: { forgetsLeftovers: true } }),
   },
-  mind("replaced-too-early", "who is replaced leaves when its successor is named", {
+  logicBug("replaced-too-early", "who is replaced leaves when its successor is named", {
     profile: "fleet",
     seedsMax: 30,
     stage: replacements,
@@ -229,7 +229,7 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("moved-too-early", "what runs on a node that leaves goes when its successor is named", {
+  logicBug("moved-too-early", "what runs on a node that leaves goes when its successor is named", {
     profile: "fleet",
     seedsMax: 30,
     stage: nodeDrained,
@@ -241,7 +241,7 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("moved-without-successor", "what runs on a node that leaves goes at once, whoever could take it over", {
+  logicBug("moved-without-successor", "what runs on a node that leaves goes at once, whoever could take it over", {
     profile: "fleet",
     seedsMax: 30,
     stage: nodeDrained,
@@ -264,7 +264,7 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("surplus-stays", "a scaling down is done while those that are too many are still there", {
+  logicBug("surplus-stays", "a scaling down is done while those that are too many are still there", {
     profile: "fleet",
     seedsMax: 30,
     stage: scaledDown,
@@ -279,7 +279,7 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("commands-forgotten", "a command that was done is not remembered", {
+  logicBug("commands-forgotten", "a command that was done is not remembered", {
     profile: "fleet",
     seedsMax: 30,
     stage: givenAgain,
@@ -292,13 +292,13 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("cordon-ignored", "a cordon is acknowledged and not kept", {
+  logicBug("cordon-ignored", "a cordon is acknowledged and not kept", {
     profile: "fleet",
     seedsMax: 60,
     stage: cordonThenScale,
     line: { keeps: (after) => (after.fleet.cordoned.length > 0 ? withFleet(after, { cordoned: [] }) : after) },
   }),
-  mind("lost-node-kept", "what ran on a node that is gone counts as running there", {
+  logicBug("lost-node-kept", "what ran on a node that is gone counts as running there", {
     profile: "fleet",
     seedsMax: 30,
     stage: nodesKilled,
@@ -315,7 +315,7 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind(
+  logicBug(
     "place-not-checked",
     "a replica comes back from a node that cannot be reached, although its place was given away",
     {
@@ -330,7 +330,7 @@ export const fleetCanaries: readonly Canary[] = [
       },
     },
   ),
-  mind("every-joiner-an-epoch", "joiners are taken in one by one", {
+  logicBug("every-joiner-an-epoch", "joiners are taken in one by one", {
     profile: "fleet",
     seedsMax: 60,
     stage: joinersInTurn,

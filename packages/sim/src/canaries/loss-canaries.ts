@@ -4,7 +4,7 @@ import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { cramped } from "../seed/draw-streams.ts";
 import { type Canary, repeated } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 
 type Stream = Extract<Fault, { kind: "suffix-loss" }>["stream"];
 
@@ -32,7 +32,7 @@ export const lossCanaries: readonly Canary[] = [
     stage: losing("journal", 20_000),
     make: () => ({ wire: { ignoresFence: true } }),
   },
-  mind("lost-groups-computed-again", "a batch of which groups are lost is tried again as it is", {
+  logicBug("lost-groups-computed-again", "a batch of which groups are lost is tried again as it is", {
     profile: "broker",
     seedsMax: 20,
     stage: losing("groups", 5_000),
@@ -59,7 +59,7 @@ export const lossCanaries: readonly Canary[] = [
     seedsMax: 20,
     make: () => ({ recordBytes: 768 * 1024 }),
   },
-  mind("full-stream-not-heard", "the controller does not hear that the groups stream fills, or is full", {
+  logicBug("full-stream-not-heard", "the controller does not hear that the groups stream fills, or is full", {
     profile: "storage",
     seedsMax: 20,
     shape: withoutCheckpoints,

@@ -2,7 +2,7 @@
 import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 
 /** One policy replica, two checkpoint actors that keep each step, and few checkpoints on disk. */
 function withMemory(scenario: Scenario): Scenario {
@@ -34,7 +34,7 @@ function withNothingHeld(state: ControllerState): ControllerState {
 
 /** Canaries in what the controller makes of memory. */
 export const memoryCanaries: readonly Canary[] = [
-  mind("memory-not-used", "what checkpoint actors keep in memory is forgotten when somebody dies", {
+  logicBug("memory-not-used", "what checkpoint actors keep in memory is forgotten when somebody dies", {
     profile: "kills",
     seedsMax: 20,
     shape: withMemory,

@@ -1,9 +1,9 @@
-/** Bugs of the controller's mind: plans, orders, bounds and the end of the job. */
+/** Bugs of the controller's logic: plans, orders, bounds and the end of the job. */
 import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import { withHangers } from "../seed/draw-scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
-import { isCommit, mind } from "./mind.ts";
+import { isCommit, logicBug } from "./logic-bug.ts";
 
 /** Nothing is kept in memory: whoever comes has its weights from another trainer or from disk. */
 function withoutMemory(scenario: Scenario): Scenario {
@@ -65,7 +65,7 @@ function withQueue(
 
 /** Canaries in the controller's plans. */
 export const planCanaries: readonly Canary[] = [
-  mind("rollback-one-too-short", "a rollback leaves the first step after the checkpoint as it is", {
+  logicBug("rollback-one-too-short", "a rollback leaves the first step after the checkpoint as it is", {
     profile: "kills",
     seedsMax: 40,
     line: {
@@ -73,7 +73,7 @@ export const planCanaries: readonly Canary[] = [
         isRollback(after, before) ? { ...after, step: { ...after.step, step: after.step.step + 1 } } : after,
     },
   }),
-  mind("rollback-forgets-checkpoint", "a rollback forgets the checkpoint that it goes back to", {
+  logicBug("rollback-forgets-checkpoint", "a rollback forgets the checkpoint that it goes back to", {
     profile: "kills",
     seedsMax: 60,
     line: {
@@ -81,7 +81,7 @@ export const planCanaries: readonly Canary[] = [
         isRollback(after, before) ? { ...after, checkpoints: { ...after.checkpoints, saved: null } } : after,
     },
   }),
-  mind("damaged-tried-again", "a checkpoint that turned out to be damaged is restored again and again", {
+  logicBug("damaged-tried-again", "a checkpoint that turned out to be damaged is restored again and again", {
     profile: "storage",
     seedsMax: 20,
     line: {
@@ -89,7 +89,7 @@ export const planCanaries: readonly Canary[] = [
         after.fallback.damaged === before.fallback.damaged ? after : { ...before, members: after.members },
     },
   }),
-  mind(
+  logicBug(
     "purged-steps-forgotten",
     "after a damaged checkpoint the ledger still counts the steps that are purged as trained",
     {
@@ -101,7 +101,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   ),
-  mind("leases-without-bound", "a rollout replica gets more leases than it may have", {
+  logicBug("leases-without-bound", "a rollout replica gets more leases than it may have", {
     profile: "quiet",
     seedsMax: 20,
     line: {
@@ -113,7 +113,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("attempts-not-counted", "a group that ends whoever holds it is leased again for ever", {
+  logicBug("attempts-not-counted", "a group that ends whoever holds it is leased again for ever", {
     profile: "quiet",
     seedsMax: 20,
     shape: withKillers,
@@ -128,7 +128,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("hang-blames-nobody", "what hangs its holder is leased again for ever", {
+  logicBug("hang-blames-nobody", "what hangs its holder is leased again for ever", {
     profile: "quiet",
     seedsMax: 30,
     shape: (scenario) => withHangers(scenario, 0.05),
@@ -136,7 +136,7 @@ export const planCanaries: readonly Canary[] = [
       keeps: (after, before, event) => (event.type === "verdict.hung" ? withQueue(after, before, asBefore) : after),
     },
   }),
-  mind("hang-blames-all", "all that a hanging replica holds is given up at once", {
+  logicBug("hang-blames-all", "all that a hanging replica holds is given up at once", {
     profile: "quiet",
     seedsMax: 30,
     shape: (scenario) => withHangers(scenario, 0.05),
@@ -144,14 +144,14 @@ export const planCanaries: readonly Canary[] = [
       keeps: (after, before, event) => (event.type === "verdict.hung" ? withQueue(after, before, () => null) : after),
     },
   }),
-  mind("loss-blames-all", "all that a lost replica holds is given up at once", {
+  logicBug("loss-blames-all", "all that a lost replica holds is given up at once", {
     profile: "kills",
     seedsMax: 10,
     line: {
       keeps: (after, before, event) => (event.type === "process.exited" ? withQueue(after, before, () => null) : after),
     },
   }),
-  mind("ends-one-step-early", "the job ends when its last step begins", {
+  logicBug("ends-one-step-early", "the job ends when its last step begins", {
     profile: "quiet",
     seedsMax: 10,
     line: {
@@ -161,7 +161,7 @@ export const planCanaries: readonly Canary[] = [
           : after,
     },
   }),
-  mind("one-step-too-many", "the groups of a step after the last one are admitted", {
+  logicBug("one-step-too-many", "the groups of a step after the last one are admitted", {
     profile: "quiet",
     seedsMax: 10,
     line: {
@@ -176,7 +176,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("holds-without-pulling", "a joiner counts as holding the weights when it registers", {
+  logicBug("holds-without-pulling", "a joiner counts as holding the weights when it registers", {
     profile: "kills",
     seedsMax: 40,
     shape: withoutMemory,
@@ -190,7 +190,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("failed-checkpoint-given-up", "a checkpoint that failed is not tried again before the job ends", {
+  logicBug("failed-checkpoint-given-up", "a checkpoint that failed is not tried again before the job ends", {
     profile: "quiet",
     seedsMax: 20,
     shape: (scenario) => {
@@ -217,7 +217,7 @@ export const planCanaries: readonly Canary[] = [
           : effect,
     },
   }),
-  mind("lease-not-said", "the first group of a step is leased and its holder not told, five times", {
+  logicBug("lease-not-said", "the first group of a step is leased and its holder not told, five times", {
     profile: "quiet",
     seedsMax: 10,
     shape: (scenario) => {
@@ -234,7 +234,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("best-not-spared", "orders to save do not name the best checkpoint, so that it goes with the old ones", {
+  logicBug("best-not-spared", "orders to save do not name the best checkpoint, so that it goes with the old ones", {
     profile: "quiet",
     seedsMax: 40,
     line: {
@@ -245,12 +245,12 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("checkpoint-never-ordered", "no checkpoint is ever written", {
+  logicBug("checkpoint-never-ordered", "no checkpoint is ever written", {
     profile: "quiet",
     seedsMax: 20,
     line: { does: (effect) => (effect.type === "command" && effect.kind === "checkpoint.save" ? null : effect) },
   }),
-  mind("batch-shorter-than-said", "members train on all groups of a step but the last", {
+  logicBug("batch-shorter-than-said", "members train on all groups of a step but the last", {
     profile: "quiet",
     seedsMax: 10,
     line: {
@@ -263,36 +263,40 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("purged-too-early", "groups are purged that a later step points to", {
+  logicBug("purged-too-early", "groups are purged that a later step points to", {
     profile: "quiet",
     seedsMax: 60,
     line: {
       does: (effect) => (effect.type === "groups.purge" ? { ...effect, beforeSeq: effect.beforeSeq + 1_000 } : effect),
     },
   }),
-  mind("admission-not-said", "rollout replicas are admitted and never hear of it", {
+  logicBug("admission-not-said", "rollout replicas are admitted and never hear of it", {
     profile: "quiet",
     seedsMax: 5,
     line: { does: (effect) => (effect.type === "admit" && effect.to.startsWith("rollout") ? null : effect) },
   }),
-  mind("late-joiner-not-admitted", "who registers after the first step is not answered", {
+  logicBug("late-joiner-not-admitted", "who registers after the first step is not answered", {
     profile: "kills",
     seedsMax: 30,
     line: {
       does: (effect, before) => (effect.type === "admit" && before.step.step > 1 ? null : effect),
     },
   }),
-  mind("dead-trainer-kept", "a trainer that died stays a member, whatever is said of its end or comes in its place", {
-    profile: "kills",
-    seedsMax: 30,
-    line: {
-      hears: (event, { members }) => {
-        const member = members[endedBy(event)];
-        return member?.role === "policy" ? { type: "controller.tick", atMs: event.atMs } : event;
+  logicBug(
+    "dead-trainer-kept",
+    "a trainer that died stays a member, whatever is said of its end or comes in its place",
+    {
+      profile: "kills",
+      seedsMax: 30,
+      line: {
+        hears: (event, { members }) => {
+          const member = members[endedBy(event)];
+          return member?.role === "policy" ? { type: "controller.tick", atMs: event.atMs } : event;
+        },
       },
     },
-  }),
-  mind("next-mesh-waits", "when a trainer is lost the others wait for its successor", {
+  ),
+  logicBug("next-mesh-waits", "when a trainer is lost the others wait for its successor", {
     profile: "kills",
     seedsMax: 30,
     line: {
@@ -308,7 +312,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("sampler-in-the-way", "the loss of a sampler ends the mesh of the running step", {
+  logicBug("sampler-in-the-way", "the loss of a sampler ends the mesh of the running step", {
     profile: "kills",
     seedsMax: 30,
     line: {
@@ -321,7 +325,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("mesh-never-broken", "a mesh that failed is taken for one that works, also with new lives in it", {
+  logicBug("mesh-never-broken", "a mesh that failed is taken for one that works, also with new lives in it", {
     profile: "kills",
     seedsMax: 30,
     line: {
@@ -331,7 +335,7 @@ export const planCanaries: readonly Canary[] = [
           : after,
     },
   }),
-  mind("gone-not-remembered", "an evicted member is admitted when its registration is repeated", {
+  logicBug("gone-not-remembered", "an evicted member is admitted when its registration is repeated", {
     profile: "kills",
     seedsMax: 60,
     stage: (scenario) => [
@@ -343,7 +347,7 @@ export const planCanaries: readonly Canary[] = [
     ],
     line: { keeps: (after) => (after.gone.length > 0 ? { ...after, gone: [] } : after) },
   }),
-  mind("suspicion-kept", "a new controller keeps the suspicions of the last one", {
+  logicBug("suspicion-kept", "a new controller keeps the suspicions of the last one", {
     profile: "swarm",
     seedsMax: 60,
     stage: (scenario) =>
@@ -367,7 +371,7 @@ export const planCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("skipped-step-applied", "a step that was skipped counts as committed weights", {
+  logicBug("skipped-step-applied", "a step that was skipped counts as committed weights", {
     profile: "quiet",
     seedsMax: 60,
     line: {

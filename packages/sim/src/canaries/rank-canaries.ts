@@ -3,7 +3,7 @@ import { perRole } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import type { Canary } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 
 /** One sampler, of three processes on the two nodes of a host. */
 const threeProcesses = (scenario: Scenario): Scenario => {
@@ -29,7 +29,7 @@ const ranksEnd = ({ safetyMs }: Scenario): readonly Fault[] =>
 
 /** Canaries of replicas of several processes. */
 export const rankCanaries: readonly Canary[] = [
-  mind("ranks-not-awaited", "a rank begins again while others of its replica's last life still run", {
+  logicBug("ranks-not-awaited", "a rank begins again while others of its replica's last life still run", {
     profile: "fleet",
     seedsMax: 30,
     shape: threeProcesses,
@@ -42,7 +42,7 @@ export const rankCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("rank-forgotten", "a replica is placed without its last rank", {
+  logicBug("rank-forgotten", "a replica is placed without its last rank", {
     profile: "fleet",
     seedsMax: 30,
     shape: threeProcesses,

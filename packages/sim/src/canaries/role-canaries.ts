@@ -1,4 +1,4 @@
-/** Bugs of the replicas' minds: what they report, through the logic of their role. */
+/** Bugs of the replicas' logic: what they report, through the logic of their role. */
 import type { Role } from "@muster/actors";
 import type { Body } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";

@@ -12,9 +12,9 @@ import { checkpointCanaries } from "./checkpoint-canaries.ts";
 import { evictionCanaries } from "./eviction-canaries.ts";
 import { fleetCanaries } from "./fleet-canaries.ts";
 import { handlerCanaries } from "./handler-canaries.ts";
+import { logicCanaries } from "./logic-canaries.ts";
 import { lossCanaries } from "./loss-canaries.ts";
 import { memoryCanaries } from "./memory-canaries.ts";
-import { mindCanaries } from "./mind-canaries.ts";
 import { planCanaries } from "./plan-canaries.ts";
 import { planeCanaries } from "./plane-canaries.ts";
 import { roleCanaries } from "./role-canaries.ts";
@@ -28,7 +28,7 @@ export const canaries: readonly Canary[] = [
   ...planeCanaries,
   ...handlerCanaries,
   ...roleCanaries,
-  ...mindCanaries,
+  ...logicCanaries,
   ...planCanaries,
   ...checkpointCanaries,
   ...shardCanaries,

@@ -3,7 +3,7 @@ import type { CheckpointContent } from "@muster/checkpoint";
 import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import type { Scenario } from "../cluster/scenario.ts";
 import { type Canary, repeated } from "./canary.ts";
-import { mind } from "./mind.ts";
+import { logicBug } from "./logic-bug.ts";
 
 /** Three actors, each with a shard of every checkpoint; `shards` 1 for whole ones. */
 function withShards(scenario: Scenario, shards = 3): Scenario {
@@ -59,13 +59,13 @@ function copied(sections: Sections): Promise<Sections> {
 
 /** Canaries in the writing of shards. */
 export const shardCanaries: readonly Canary[] = [
-  mind("sealed-before-all-shards", "a checkpoint is sealed when the first of its shards is durable", {
+  logicBug("sealed-before-all-shards", "a checkpoint is sealed when the first of its shards is durable", {
     profile: "storage",
     seedsMax: 20,
     shape: withShards,
     line: { keeps: (after, _, event) => (isReport(event) ? withDone(after, [1, 2, 3]) : after) },
   }),
-  mind("shard-of-the-dead-counted", "the shard of a writer that died counts as durable", {
+  logicBug("shard-of-the-dead-counted", "the shard of a writer that died counts as durable", {
     profile: "storage",
     seedsMax: 20,
     shape: withShards,

@@ -1,7 +1,7 @@
 /** A groups stream that holds far less than the history of the job: whoever finds it full waits, and is not to blame. */
 import type { ControllerEvent } from "@muster/machines/controller";
 import { describe, expect, it, vi } from "vitest";
-import { mind } from "../../src/canaries/mind.ts";
+import { logicBug } from "../../src/canaries/logic-bug.ts";
 import type { Scenario } from "../../src/cluster/scenario.ts";
 import { drawScenario } from "../../src/seed/draw-scenario.ts";
 import { cramped } from "../../src/seed/draw-streams.ts";
@@ -28,7 +28,7 @@ function peaceOf(seed: number): Scenario {
 /** Counts what samplers say of full streams; the controller hears that or not, and sees that the stream fills or not. */
 function listening({ isHeard, isSeen }: { readonly isHeard: boolean; readonly isSeen: boolean }) {
   let held = 0;
-  const canary = mind("listening", "counts reports of a full stream", {
+  const canary = logicBug("listening", "counts reports of a full stream", {
     ...{ profile: "quiet", seedsMax: 1 },
     line: {
       hears: (event) => {

@@ -20,7 +20,7 @@ export interface WrongLine {
   does?(effect: ControllerEffect, before: ControllerState): ControllerEffect | null;
 }
 
-function mindWith(line: WrongLine): { readonly logic: ControllerLogic } {
+function logicWith(line: WrongLine): { readonly logic: ControllerLogic } {
   const step: ControllerLogic["step"] = (snapshot, event) => {
     const before = snapshot.context.state;
     const { snapshot: next, effects } = controllerLogic.step(snapshot, line.hears?.(event, before) ?? event);
@@ -38,14 +38,14 @@ function withState(snapshot: Snapshot, state: ControllerState): Snapshot {
   return { ...snapshot, context: { ...snapshot.context, state } };
 }
 
-/** A canary in the controller's mind. */
-export const mind = (
+/** A canary in the controller's logic. */
+export const logicBug = (
   name: string,
   says: string,
   given: Pick<Canary, "profile" | "seedsMax" | "stage" | "shape"> & { readonly line: WrongLine },
 ): Canary => {
   const { line, ...where } = given;
-  return { name, says, ...where, make: () => mindWith(line) };
+  return { name, says, ...where, make: () => logicWith(line) };
 };
 
 /** True when a step was committed between two states. */

@@ -1,9 +1,9 @@
-/** Bugs of the controller's mind: counts, leases, votes, members. */
+/** Bugs of the controller's logic: counts, leases, votes, members. */
 import type { WorkItem } from "@muster/protocol";
 import type { Scenario } from "../cluster/scenario.ts";
 import type { Fault } from "../faults/fault.ts";
 import { type Canary, repeated } from "./canary.ts";
-import { isCommit, mind } from "./mind.ts";
+import { isCommit, logicBug } from "./logic-bug.ts";
 
 /** All trainers stand still for longer than anybody waits for them. */
 const pausedTrainers = ({ config }: Scenario): readonly Fault[] =>
@@ -17,9 +17,9 @@ const pausedTrainers = ({ config }: Scenario): readonly Fault[] =>
 /** Which group an item is, whatever was saved of it. */
 const workOf = (item: WorkItem): string => (item.purpose === "train" ? `${item.step}.${item.index}` : "");
 
-/** Canaries in the controller's mind. */
-export const mindCanaries: readonly Canary[] = [
-  mind("says-what-nobody-takes", "a step is ordered with a batch that the schema of the order does not take", {
+/** Canaries in the controller's logic. */
+export const logicCanaries: readonly Canary[] = [
+  logicBug("says-what-nobody-takes", "a step is ordered with a batch that the schema of the order does not take", {
     profile: "quiet",
     seedsMax: 2,
     line: {
@@ -29,7 +29,7 @@ export const mindCanaries: readonly Canary[] = [
           : effect,
     },
   }),
-  mind("retry-counted-twice", "a step that is tried again is counted as trained", {
+  logicBug("retry-counted-twice", "a step that is tried again is counted as trained", {
     profile: "kills",
     seedsMax: 20,
     line: {
@@ -39,7 +39,7 @@ export const mindCanaries: readonly Canary[] = [
           : after,
     },
   }),
-  mind("skip-not-settled", "the groups of a skipped step are in no account", {
+  logicBug("skip-not-settled", "the groups of a skipped step are in no account", {
     profile: "quiet",
     seedsMax: 60,
     line: {
@@ -49,7 +49,7 @@ export const mindCanaries: readonly Canary[] = [
           : after,
     },
   }),
-  mind("rollback-keeps-trained", "steps that are rolled back stay trained", {
+  logicBug("rollback-keeps-trained", "steps that are rolled back stay trained", {
     profile: "kills",
     seedsMax: 40,
     line: {
@@ -57,7 +57,7 @@ export const mindCanaries: readonly Canary[] = [
     },
   }),
   // Whoever comes back under its name frees it: only a holder that stays away shows it.
-  mind("lease-kept-by-the-dead", "the lease of a lost member is not released", {
+  logicBug("lease-kept-by-the-dead", "the lease of a lost member is not released", {
     profile: "kills",
     seedsMax: 45,
     line: {
@@ -79,7 +79,7 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("absence-noted-at-every-tick", "while somebody is missing every tick is a record of the journal", {
+  logicBug("absence-noted-at-every-tick", "while somebody is missing every tick is a record of the journal", {
     profile: "kills",
     seedsMax: 20,
     line: {
@@ -89,12 +89,12 @@ export const mindCanaries: readonly Canary[] = [
           : after,
     },
   }),
-  mind("time-stands-still", "deadlines of the controller never pass", {
+  logicBug("time-stands-still", "deadlines of the controller never pass", {
     profile: "swarm",
     seedsMax: 60,
     line: { hears: (event, state) => (event.type === "controller.elected" ? event : { ...event, atMs: state.nowMs }) },
   }),
-  mind("staleness-off-by-one", "groups are leased one version too early", {
+  logicBug("staleness-off-by-one", "groups are leased one version too early", {
     profile: "quiet",
     seedsMax: 20,
     line: {
@@ -104,7 +104,7 @@ export const mindCanaries: readonly Canary[] = [
           : { ...after, plan: { ...after.plan, stalenessMax: after.plan.stalenessMax + 4 } },
     },
   }),
-  mind("incarnation-ignored", "what an earlier life says counts for the present one", {
+  logicBug("incarnation-ignored", "what an earlier life says counts for the present one", {
     profile: "swarm",
     seedsMax: 60,
     stage: (scenario) => [
@@ -123,7 +123,7 @@ export const mindCanaries: readonly Canary[] = [
           : event,
     },
   }),
-  mind("abort-counts-as-commit", "a vote to abort is taken for one to commit", {
+  logicBug("abort-counts-as-commit", "a vote to abort is taken for one to commit", {
     profile: "swarm",
     seedsMax: 20,
     stage: (scenario) =>
@@ -141,7 +141,7 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("one-vote-is-enough", "a step is committed on the first vote", {
+  logicBug("one-vote-is-enough", "a step is committed on the first vote", {
     profile: "quiet",
     seedsMax: 10,
     line: {
@@ -153,14 +153,14 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("non-finite-committed", "a vote that found numbers not finite is committed", {
+  logicBug("non-finite-committed", "a vote that found numbers not finite is committed", {
     profile: "quiet",
     seedsMax: 60,
     line: {
       hears: (event) => (event.type === "step.voted" ? { ...event, body: { ...event.body, finite: true } } : event),
     },
   }),
-  mind("group-trained-again", "a group of the last step is trained in the next one too", {
+  logicBug("group-trained-again", "a group of the last step is trained in the next one too", {
     profile: "quiet",
     seedsMax: 20,
     line: {
@@ -174,7 +174,7 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("group-lost", "a group that is handed back is forgotten", {
+  logicBug("group-lost", "a group that is handed back is forgotten", {
     profile: "kills",
     seedsMax: 30,
     line: {
@@ -186,7 +186,7 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("leaver-in-the-mesh", "a lost member is still named in the next mesh", {
+  logicBug("leaver-in-the-mesh", "a lost member is still named in the next mesh", {
     profile: "kills",
     seedsMax: 20,
     line: {
@@ -199,13 +199,13 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("fence-not-said", "an evicted member is not told", {
+  logicBug("fence-not-said", "an evicted member is not told", {
     profile: "swarm",
     seedsMax: 60,
     stage: pausedTrainers,
     line: { does: (effect) => (effect.type === "command" && effect.kind === "replica.fenced" ? null : effect) },
   }),
-  mind("history-lost", "a committed step forgets what it was trained on", {
+  logicBug("history-lost", "a committed step forgets what it was trained on", {
     profile: "quiet",
     seedsMax: 10,
     line: {
@@ -213,7 +213,7 @@ export const mindCanaries: readonly Canary[] = [
         isCommit(after, before) ? { ...after, history: { ...after.history, [before.step.step]: [] } } : after,
     },
   }),
-  mind("evicted-on-suspicion", "a member that is quiet for a moment is evicted", {
+  logicBug("evicted-on-suspicion", "a member that is quiet for a moment is evicted", {
     profile: "kills",
     seedsMax: 30,
     line: {
@@ -227,7 +227,7 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("pause-without-end", "who flapped is never admitted again", {
+  logicBug("pause-without-end", "who flapped is never admitted again", {
     profile: "swarm",
     seedsMax: 30,
     stage: pausedTrainers,
@@ -242,7 +242,7 @@ export const mindCanaries: readonly Canary[] = [
       },
     },
   }),
-  mind("drifted-counted-as-holder", "a trainer whose weights drifted counts as holding those that were committed", {
+  logicBug("drifted-counted-as-holder", "a trainer whose weights drifted counts as holding those that were committed", {
     profile: "drift",
     seedsMax: 20,
     line: {
