@@ -29,8 +29,8 @@ const forgeries: Readonly<Record<string, (seq: number, last: Uint8Array) => Uint
     encodePart(0, partsOf(Buffer.from("{}"), seq + 1, 100)[0] as never, 5, { by: "x", after: seq }),
 };
 
-/** What whoever acts can not tell from the middle of a later reign. */
-const mayBeReign = (name: string): boolean => name.startsWith("a term") || name.startsWith("a version");
+/** What whoever acts can not tell from the middle of a later term. */
+const mayBeTerm = (name: string): boolean => name.startsWith("a term") || name.startsWith("a version");
 
 async function put(journal: WrittenJournal, name: string): Promise<void> {
   const records = journal.transport.journal();
@@ -50,14 +50,14 @@ async function expectSame(journal: WrittenJournal): Promise<void> {
 describe.each(Object.keys(forgeries))("%s in the journal", (name) => {
   it("is passed over by whoever writes, and by whoever takes over, and the operator hears of it", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 1_000 });
-    await journal.reign(ticks(3));
+    await journal.writeTerm(ticks(3));
     await put(journal, name);
     let appends = 0;
     journal.mishap = (call) => (call === "append" && ++appends === 3 ? put(journal, name) : undefined);
-    // Who doubts gives way; whoever comes next sees that it is no reign.
-    const isReign = mayBeReign(name);
-    if (isReign) await expect(journal.reign(ticks(3))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
-    await journal.reign(ticks(isReign ? 1 : 3));
+    // Who doubts gives way; whoever comes next sees that it is no term.
+    const isTerm = mayBeTerm(name);
+    if (isTerm) await expect(journal.writeTerm(ticks(3))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
+    await journal.writeTerm(ticks(isTerm ? 1 : 3));
     await expectSame(journal);
     expect(journal.inputs).toHaveLength(8);
     expect(journal.alarms[0]).toMatch(/^1 of the journal's records are no controller's .*; the first is record 5: /);
@@ -67,7 +67,7 @@ describe.each(Object.keys(forgeries))("%s in the journal", (name) => {
 
 describe("a journal into which somebody writes again and again", () => {
   it("comes to what the controllers wrote, whatever lies between and in the middle of snapshots", async () => {
-    const kinds = Object.keys(forgeries).filter((name) => !mayBeReign(name));
+    const kinds = Object.keys(forgeries).filter((name) => !mayBeTerm(name));
     const names = fc.constantFrom(...kinds, null, null);
     await fc.assert(
       fc.asyncProperty(fc.array(names, { maxLength: 60 }), fc.constantFrom(200, 1_500), async (plot, partBytes) => {
@@ -77,7 +77,7 @@ describe("a journal into which somebody writes again and again", () => {
           const name = call === "append" ? left.shift() : null;
           return name ? put(journal, name) : undefined;
         };
-        for (let term = 1; term <= 4; term++) await journal.reign(ticks(4));
+        for (let term = 1; term <= 4; term++) await journal.writeTerm(ticks(4));
         await expectSame(journal);
       }),
       { numRuns: 40 },
@@ -94,7 +94,7 @@ describe("a journal into which somebody writes again and again", () => {
       const record = encodeRecord(other.term + 1, [elected(other.term + 1)], 5, other.chain.link("c2"));
       await journal.transport.journal().append(record, other.seq, "c2.1");
     };
-    await expect(journal.reign(ticks(5))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
+    await expect(journal.writeTerm(ticks(5))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
     expect(journal.inputs).toHaveLength(2);
   });
 
@@ -109,7 +109,7 @@ describe("a journal into which somebody writes again and again", () => {
         const link = { by: "c2", after: 2 };
         await journal.transport.journal().append(encodeRecord(ahead, [tick(9)], 5, link), 3, "c2.4");
       };
-      await expect(journal.reign(ticks(5))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
+      await expect(journal.writeTerm(ticks(5))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
       expect(journal.inputs).toHaveLength(3);
     },
   );
@@ -118,7 +118,7 @@ describe("a journal into which somebody writes again and again", () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 1_000 });
     let appends = 0;
     journal.mishap = (call) => (call === "append" && ++appends > 2 ? put(journal, "noise") : undefined);
-    await expect(journal.reign(ticks(3))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
+    await expect(journal.writeTerm(ticks(3))).rejects.toMatchObject({ code: "MUSTER_ERR_FENCED" });
     expect(appends).toBe(2 + 65);
     expect(journal.alarms.length).toBeLessThan(9);
   });

@@ -42,12 +42,12 @@ const refused = { code: "MUSTER_ERR_JOURNAL_OTHER_RULES" };
 describe("a journal that another program wrote", () => {
   it("is refused with what to do when its controller was killed: the same inputs would come to another state", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 100 });
-    await journal.reign(work, { by: one });
+    await journal.writeTerm(work, { by: one });
     const blind = await replayJournal(journal.transport.journal(), plan, other.logic);
     expect(Object.keys(blind.snapshot.context.state.members)).not.toEqual(
       Object.keys(journal.lived?.context.state.members ?? {}),
     );
-    await expect(journal.reign([], { by: other })).rejects.toMatchObject({
+    await expect(journal.writeTerm([], { by: other })).rejects.toMatchObject({
       ...refused,
       message: expect.stringMatching(
         /^Muster 1\.0\.0 with rules a wrote records 1 to 4 of the journal, and this program, Muster 1\.1\.0 with rules b, .* end it with Ctrl-C or SIGTERM: its last record is a snapshot/,
@@ -58,13 +58,13 @@ describe("a journal that another program wrote", () => {
 
   it("is gone on from when its controller ended in order: the state is the one that was acted on", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 100, partBytes: 600 });
-    await journal.reign(work, { by: one, isEnded: true });
+    await journal.writeTerm(work, { by: one, isEnded: true });
     const next = await replayJournal(journal.transport.journal(), plan, other.logic, other.rules);
     expect(plain(next.snapshot)).toEqual(journal.lived && plain(journal.lived));
     expect((await journal.left())[0]).toBe(1);
-    await journal.reign([[register("rollout-1", 9)]], { by: other, isEnded: true });
+    await journal.writeTerm([[register("rollout-1", 9)]], { by: other, isEnded: true });
     expect((await journal.left())[0]).toBe(5);
-    await journal.reign([], { by: one });
+    await journal.writeTerm([], { by: one });
     expect(journal.lived?.context.state.term).toBe(3);
   });
 
@@ -73,18 +73,18 @@ describe("a journal that another program wrote", () => {
     journal.mishap = (call) => {
       if (call === "append" && journal.parts.length === 2) throw new Error("killed");
     };
-    await journal.reign(work, { by: one, isEnded: true });
+    await journal.writeTerm(work, { by: one, isEnded: true });
     journal.mishap = () => {};
-    await expect(journal.reign([], { by: other })).rejects.toMatchObject(refused);
-    await journal.reign([], { by: one, isEnded: true });
-    await journal.reign([], { by: other });
+    await expect(journal.writeTerm([], { by: other })).rejects.toMatchObject(refused);
+    await journal.writeTerm([], { by: one, isEnded: true });
+    await journal.writeTerm([], { by: other });
   });
 
   it("is refused when it does not say by which rules it was written, and no snapshot ends it", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 100 });
     const elected = encodeRecord(1, [{ type: "controller.elected", atMs: 1, term: 1 }]);
     await journal.transport.journal().append(elected, 0, "r1");
-    await expect(journal.reign([], { by: one })).rejects.toMatchObject({
+    await expect(journal.writeTerm([], { by: one })).rejects.toMatchObject({
       ...refused,
       message: expect.stringContaining("a version of Muster that did not say its rules wrote record 1 of the journal"),
     });
@@ -92,13 +92,13 @@ describe("a journal that another program wrote", () => {
 
   it("ends with no second snapshot when nothing came since the last one", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 4 });
-    await journal.reign(work, { by: one, isEnded: true });
+    await journal.writeTerm(work, { by: one, isEnded: true });
     expect(journal.parts).toEqual([5]);
   });
 
   it("is either refused or leads to what was acted on, whoever wrote what, and however each of them ended", async () => {
     const seen = { refused: 0, taken: 0 };
-    const reign = fc.record({
+    const termOf = fc.record({
       by: fc.constantFrom(one, other),
       isEnded: fc.boolean(),
       work: fc.subarray(work),
@@ -106,11 +106,11 @@ describe("a journal that another program wrote", () => {
     });
     await fc.assert(
       fc.asyncProperty(
-        fc.array(reign, { minLength: 2, maxLength: 6 }),
+        fc.array(termOf, { minLength: 2, maxLength: 6 }),
         fc.integer({ min: 2, max: 9 }),
-        async (reigns, records) => {
+        async (terms, records) => {
           const journal = new WrittenJournal(plan, { snapshotRecords: records, partBytes: 2_000 });
-          for (const { by, isEnded, work, killedAt } of reigns) {
+          for (const { by, isEnded, work, killedAt } of terms) {
             journal.mishap = () => {};
             const next = await replayJournal(journal.transport.journal(), plan, by.logic, by.rules).catch(() => null);
             seen[next ? "taken" : "refused"]++;
@@ -119,7 +119,7 @@ describe("a journal that another program wrote", () => {
             journal.mishap = (call) => {
               if (call !== "purge" && ++calls === killedAt) throw new Error("killed");
             };
-            await journal.reign(work, { by, isEnded }).catch((error: Error) => {
+            await journal.writeTerm(work, { by, isEnded }).catch((error: Error) => {
               if (next) expect(error.message).toBe("killed");
               else expect(error).toMatchObject(refused);
             });

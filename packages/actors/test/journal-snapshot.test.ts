@@ -68,10 +68,10 @@ describe("a journal with snapshots", () => {
         fc.integer({ min: 1, max: 12 }),
         fc.constantFrom(200, 1_500, 100_000),
         fc.constantFrom(1, 2, Number.POSITIVE_INFINITY),
-        async (reigns, snapshotRecords, partBytes, toldAfter) => {
+        async (terms, snapshotRecords, partBytes, toldAfter) => {
           const journal = new WrittenJournal(plan, { snapshotRecords, partBytes });
           journal.toldUpTo = (seq) => Math.floor(seq / toldAfter);
-          for (const reign of reigns) await journal.reign(reign);
+          for (const term of terms) await journal.writeTerm(term);
           snapshots += journal.parts.length;
           await expectSame(journal);
         },
@@ -83,7 +83,7 @@ describe("a journal with snapshots", () => {
 
   it("holds a snapshot and fewer records of inputs than there are to the next, however long it goes on", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 10, partBytes: 1_000 });
-    for (let term = 1; term <= 40; term++) await journal.reign(manyTicks(7));
+    for (let term = 1; term <= 40; term++) await journal.writeTerm(manyTicks(7));
     const left = await journal.left();
     const parts = left.filter((seq) => journal.parts.includes(seq));
     expect(parts.length).toBeGreaterThan(1);
@@ -96,7 +96,7 @@ describe("a journal with snapshots", () => {
 
   it("is snapshotted by those who end before there are enough records for one, too", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 10 });
-    for (let term = 1; term <= 25; term++) await journal.reign([]);
+    for (let term = 1; term <= 25; term++) await journal.writeTerm([]);
     expect(journal.parts).toEqual([11, 22]);
     expect(await journal.left()).toEqual([22, 23, 24, 25, 26, 27]);
   });
@@ -104,7 +104,7 @@ describe("a journal with snapshots", () => {
   it("is snapshotted before its stream is full when its records are few and large", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 10_000 });
     const large = { type: "controller.tick", atMs: 1, filler: "x".repeat(1_000_000) } as ControllerEvent;
-    await journal.reign(Array.from({ length: 70 }, () => [large]));
+    await journal.writeTerm(Array.from({ length: 70 }, () => [large]));
     expect(journal.parts).toHaveLength(1);
     expect((await journal.left()).length).toBeLessThan(10);
   });
@@ -127,16 +127,16 @@ describe("a controller that ends in the middle of a snapshot", () => {
   it.each(["append", "append.done"])("leaves a journal that the next one goes on from, at every %s", async (at) => {
     const quiet = new WrittenJournal(plan, { snapshotRecords: 5, partBytes: 600 });
     const work = manyTicks(11);
-    await quiet.reign(work);
+    await quiet.writeTerm(work);
     const appends = quiet.inputs.length + quiet.parts.length;
     expect(quiet.parts.length).toBeGreaterThan(6);
     for (let nth = 1; nth <= appends; nth++) {
       const journal = new WrittenJournal(plan, { snapshotRecords: 5, partBytes: 600 });
       journal.mishap = endAt(nth, at);
-      await expect(journal.reign(work)).rejects.toThrow("killed");
+      await expect(journal.writeTerm(work)).rejects.toThrow("killed");
       await expectSame(journal);
       journal.mishap = () => {};
-      await journal.reign(work);
+      await journal.writeTerm(work);
       await expectSame(journal);
       const left = await journal.left();
       expect(left.filter((seq) => !journal.parts.includes(seq)).length, `killed at ${at} ${nth}`).toBeLessThan(5);
@@ -148,11 +148,11 @@ describe("a controller that ends in the middle of a snapshot", () => {
     journal.mishap = (call) => {
       if (call === "purge") throw new Error("killed");
     };
-    await journal.reign(manyTicks(6));
+    await journal.writeTerm(manyTicks(6));
     expect(await journal.left()).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
     await expectSame(journal);
     journal.mishap = () => {};
-    await journal.reign([]);
+    await journal.writeTerm([]);
     expect(await journal.left()).toEqual([6, 7, 8, 9]);
   });
 
@@ -160,7 +160,7 @@ describe("a controller that ends in the middle of a snapshot", () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 3, partBytes: 500 });
     const calls: string[] = [];
     journal.mishap = (call) => void calls.push(call);
-    await journal.reign(manyTicks(2));
+    await journal.writeTerm(manyTicks(2));
     expect(journal.parts.length).toBeGreaterThan(3);
     expect(calls.indexOf("purge")).toBe(calls.length - 1);
     expect(calls.filter((call) => call === "append.done")).toHaveLength(3 + journal.parts.length);
@@ -214,7 +214,7 @@ describe("the replay of a journal with snapshots", () => {
 
   it("reads again when an acting controller has removed what it was about to read", async () => {
     const journal = new WrittenJournal(plan, { snapshotRecords: 4 });
-    await journal.reign(manyTicks(2));
+    await journal.writeTerm(manyTicks(2));
     let readings = 0;
     const late: Journal = {
       ...journal.transport.journal(),
@@ -222,7 +222,7 @@ describe("the replay of a journal with snapshots", () => {
         const records = journal.transport.journal().read(fromSeq)[Symbol.asyncIterator]();
         // The head of this reading is known from here on.
         const first = await records.next();
-        if (++readings === 1) await journal.reign(manyTicks(1));
+        if (++readings === 1) await journal.writeTerm(manyTicks(1));
         else if (!first.done) yield first.value;
         for (let next = await records.next(); !next.done; next = await records.next()) yield next.value;
       },
@@ -237,7 +237,7 @@ describe("the replay of a journal with snapshots", () => {
     journal.mishap = (call) => {
       if (call === "purge") throw new Error("not yet");
     };
-    await journal.reign(manyTicks(5));
+    await journal.writeTerm(manyTicks(5));
     const early: Journal = {
       ...journal.transport.journal(),
       async *read(fromSeq) {

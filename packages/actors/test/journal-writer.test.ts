@@ -168,7 +168,7 @@ describe("who finds the place of its next record taken", () => {
     ["one between is missing", [own, noise(3)]],
     ["nothing is there after all", [own]],
     ["the next controller follows it", [own, of("i2", 3, 1)]],
-    ["the middle of somebody's reign is there", [own, of("i2", 3, 9)]],
+    ["the middle of somebody's term is there", [own, of("i2", 3, 9)]],
     ["another controller of its own term is there", [own, of("i2", 2, 9)]],
     ["a record is there that a later version wrote", [own, later]],
   ])("gives way where %s", async (_, found) => {
@@ -188,7 +188,7 @@ describe("somebody who is no controller", () => {
         const seq = await records.head();
         await records.append(Uint8Array.of(193), seq, `noise.${seq + 1}`);
       };
-      await journal.reign([]);
+      await journal.writeTerm([]);
       return times;
     };
     expect(await between(64)).toBe(64);
@@ -216,7 +216,7 @@ describe("somebody who is no controller", () => {
         },
       }),
     );
-    await journal.reign(eager);
+    await journal.writeTerm(eager);
     const counts = journal.alarms.map((alarm) => Number.parseInt(alarm, 10));
     expect(counts).toEqual([1, 2, 4, 8]);
     expect(journal.alarms[0]).toMatch(/^1 of the journal's records are no controller's .* the first is record \d+: /);
@@ -229,10 +229,10 @@ describe("somebody who is no controller", () => {
       await records.append(Uint8Array.of(193), seq, `noise.${seq + 1}`);
     };
     const found = new WrittenJournal(plan, { snapshotRecords: 1_000 });
-    await found.reign([]);
+    await found.writeTerm([]);
     await noise(found);
     expect(found.alarms).toEqual([]);
-    await found.reign([]);
+    await found.writeTerm([]);
     expect(found.alarms).toHaveLength(1);
     for (const [which, snapshotRecords] of [
       [1, 1_000],
@@ -241,7 +241,7 @@ describe("somebody who is no controller", () => {
       const met = new WrittenJournal(plan, { snapshotRecords, partBytes: 2_000 });
       let appends = 0;
       met.mishap = (call) => (call === "append" && ++appends === which ? noise(met) : undefined);
-      await met.reign([]);
+      await met.writeTerm([]);
       expect(met.alarms).toHaveLength(1);
       const { snapshotSeq, term } = await met.replay();
       expect([term, snapshotSeq !== null]).toEqual([1, snapshotRecords === 1]);

@@ -62,7 +62,7 @@ export class JournalAuditor {
   readonly #journal: JournalModel;
   readonly #chain = new RecordChain();
   readonly #parts = new PartCollector();
-  readonly #reigns = new Map<number, Observed>();
+  readonly #terms = new Map<number, Observed>();
   readonly #votes = new Map<string, Set<string>>();
   /** False while nothing is known that the next record could be applied to. */
   #isFolding = true;
@@ -106,8 +106,8 @@ export class JournalAuditor {
   }
 
   #record(seq: number, data: Uint8Array, { term, events, part }: JournalRecord): void {
-    const by = this.#reigns.get(term) ?? lifeOf(`controller of term ${term}`, "controller");
-    this.#reigns.set(term, by);
+    const by = this.#terms.get(term) ?? lifeOf(`controller of term ${term}`, "controller");
+    this.#terms.set(term, by);
     this.#records += 1;
     this.#time.nowMs = events[0]?.atMs ?? this.#time.nowMs;
     if (!part) this.#begins(seq, events);
@@ -174,7 +174,7 @@ export class JournalAuditor {
       folded: this.#folded,
       otherRules: this.#otherRules,
       foreign: this.#chain.foreign,
-      terms: this.#reigns.size,
+      terms: this.#terms.size,
       commits: this.#commits,
       violations,
       replicasBitwiseEqual: this.#isEqual && !violations.some(({ invariant }) => invariant === "S10"),

@@ -59,7 +59,7 @@ export class JournalModel {
   readonly #onDecision: (decision: Decision) => void;
   readonly #onFacts: (facts: readonly Announcement[]) => void;
   readonly #seesOrders: boolean;
-  readonly #reigns = new Map<Observed, Controller>();
+  readonly #controllers = new Map<Observed, Controller>();
   readonly #writers = new Map<number, Observed>();
   readonly #intents = new Intents();
   #snapshot: ReturnType<ControllerLogic["init"]>["snapshot"];
@@ -115,8 +115,8 @@ export class JournalModel {
   }
 
   /** A controller acts; its live state can be compared. */
-  reigns(process: Observed, controller: Controller): void {
-    this.#reigns.set(process, controller);
+  termBegan(process: Observed, controller: Controller): void {
+    this.#controllers.set(process, controller);
   }
 
   /** A record was stored. */
@@ -212,7 +212,7 @@ export class JournalModel {
 
   #compare(by: Observed, seq: number): void {
     this.#comparedSeq = seq;
-    const live = this.#reigns.get(by)?.snapshot();
+    const live = this.#controllers.get(by)?.snapshot();
     if (!live || by.isDead) return;
     const isSame = JSON.stringify(live.context) === JSON.stringify(this.#snapshot.context);
     this.#judge.require(

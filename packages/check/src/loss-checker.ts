@@ -23,7 +23,7 @@ export class LossChecker {
   /** Trainers that died and may still count as members, by incarnation. */
   readonly #dead = new Map<string, { readonly id: string; readonly atMs: number }>();
   /** Since when a controller acts without a break. */
-  #reignMs = 0;
+  #termMs = 0;
   /** Since when some trainers go on without others, and have no mesh of their own yet. */
   #brokenMs: number | null = null;
   #longest = { detectMs: 0, meshMs: 0 };
@@ -55,7 +55,7 @@ export class LossChecker {
   decided(decision: Decision): void {
     const { event, before, after } = decision;
     if (event.type === "controller.elected") {
-      this.#reignMs = this.#world.nowMs;
+      this.#termMs = this.#world.nowMs;
       if (this.#brokenMs !== null) this.#brokenMs = this.#world.nowMs;
     }
     if (before.members !== after.members) this.#checkSampler(decision);
@@ -84,7 +84,7 @@ export class LossChecker {
   /** Nobody who is dead is a member for longer than it takes to find out. */
   #checkDetection({ members }: ControllerState): void {
     for (const [incarnation, { id, atMs }] of this.#dead) {
-      const tookMs = this.#world.nowMs - Math.max(atMs, this.#reignMs);
+      const tookMs = this.#world.nowMs - Math.max(atMs, this.#termMs);
       if (members[id]?.incarnation !== incarnation) this.#dead.delete(incarnation);
       else if (this.#isSimple) {
         this.#longest = { ...this.#longest, detectMs: Math.max(this.#longest.detectMs, tookMs) };

@@ -43,7 +43,7 @@ export const envelopeSchema = z.strictObject({
   to: idSchema.optional(),
   /** Counter of this incarnation's messages. */
   seq: countSchema,
-  /** Reign of the controller that the sender knows of. */
+  /** Term of the controller that the sender knows of. */
   term: countSchema,
   /** Mesh epoch that the sender knows of. */
   epoch: countSchema,

@@ -26,7 +26,7 @@ export interface StampOptions {
 /** Makes the messages of one incarnation. */
 export interface Enveloper {
   readonly identity: Identity;
-  /** Sets the reign stamped from now on. */
+  /** Sets the term stamped from now on. */
   setTerm(term: number): void;
   /** Sets the mesh epoch stamped from now on. */
   setEpoch(epoch: number): void;

@@ -147,7 +147,7 @@ describe("the ingress", () => {
     );
   });
 
-  test("drops commands of a reign that is over and remembers the newest", () => {
+  test("drops commands of a term that is over and remembers the newest", () => {
     const way = ingress({ self: "rollout-0" });
     const fates = [3, 2, 4, 3].map((term, index) => {
       const { delivery, fate } = command(term, { incarnation: `c${index}` });

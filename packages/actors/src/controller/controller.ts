@@ -65,7 +65,7 @@ const reportsPendingMax = 1_024;
 /** How long after it came a report that nobody waits for is written, at most. */
 const patienceMs = 500;
 
-interface ReignOptions extends ControllerOptions {
+interface TermOptions extends ControllerOptions {
   readonly identity: Identity;
   readonly rules: Rules;
   readonly transport: Transport;
@@ -74,10 +74,10 @@ interface ReignOptions extends ControllerOptions {
   readonly lost: LostCheckpoint | null;
 }
 
-/** One controller's time in office: one term, from the replay of the journal to the end. */
-export class Reign implements Controller {
+/** One term of a controller, from the replay of the journal to the end. */
+export class ControllerTerm implements Controller {
   readonly ended: Promise<ControllerEnd>;
-  readonly #options: ReignOptions;
+  readonly #options: TermOptions;
   readonly #term: number;
   readonly #enveloper: Enveloper;
   readonly #outbox: Outbox;
@@ -110,7 +110,7 @@ export class Reign implements Controller {
   #announced = 0;
   #resolveEnd: (end: ControllerEnd) => void = () => {};
 
-  constructor(options: ReignOptions) {
+  constructor(options: TermOptions) {
     const { config, environment, transport, replayed, identity, rules } = options;
     const { clock, logger, metrics, random, wallMs } = environment;
     this.#options = options;
@@ -198,7 +198,7 @@ export class Reign implements Controller {
       this.#host.post({ type: "controller.restored", atMs: clock.now(), checkpoint }, { lane: "control" });
     }
     this.#host.post({ type: "controller.elected", atMs: clock.now(), term: this.#term, rules }, { lane: "control" });
-    // Whatever fails from here on ends the reign, which closes what is open, and what is opened after that.
+    // Whatever fails from here on ends the term, which closes what is open, and what is opened after that.
     const listening = this.#listen().catch((error: unknown) => !this.#isOver && this.#fail(error));
     await Promise.race([listening, this.ended]);
   }

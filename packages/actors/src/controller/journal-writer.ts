@@ -191,7 +191,7 @@ export class JournalWriter {
         continue;
       }
       // Only controllers remove records.
-      if (!isOwn || seq !== this.#seq + 1 || this.#isReign(seq, data)) return false;
+      if (!isOwn || seq !== this.#seq + 1 || this.#isOfTerm(seq, data)) return false;
       this.#seq = seq;
       this.#lastId = msgId;
     }
@@ -200,9 +200,9 @@ export class JournalWriter {
 
   /**
    * True for a record of who may act now. It need not be the next link: a broker that loses the end of the journal lets another one write over it,
-   * so that this one sees the middle of that reign. Who doubts gives way, and the next one reads all of it.
+   * so that this one sees the middle of that term. Who doubts gives way, and the next one reads all of it.
    */
-  #isReign(seq: number, data: Uint8Array): boolean {
+  #isOfTerm(seq: number, data: Uint8Array): boolean {
     const { term, incarnation } = this.#options;
     try {
       if (this.#chain.take(seq, data)) return true;

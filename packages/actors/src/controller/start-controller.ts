@@ -1,6 +1,6 @@
 import { planOf } from "@muster/machines/controller";
 import type { Identity } from "@muster/protocol";
-import { controllerId, Reign } from "./controller.ts";
+import { controllerId, ControllerTerm } from "./controller.ts";
 import type { Controller, ControllerOptions } from "./controller-options.ts";
 import { replayJournal } from "./journal-replay.ts";
 import { lostCheckpoint } from "./lost-checkpoint.ts";
@@ -22,9 +22,9 @@ export async function startController(options: ControllerOptions): Promise<Contr
     const lost = found.records === 0 ? await lostCheckpoint(config, options) : null;
     // Its writers were of that term: a lower one may not write after them.
     const replayed = lost ? { ...found, term: lost.term } : found;
-    const reign = new Reign({ ...options, identity, transport, rules, replayed, lost });
-    await reign.open();
-    return reign;
+    const term = new ControllerTerm({ ...options, identity, transport, rules, replayed, lost });
+    await term.open();
+    return term;
   } catch (error) {
     await transport.close(); // or the process would live on without a word
     throw error;

@@ -43,8 +43,8 @@ export class WrittenJournal {
     this.#given = given;
   }
 
-  /** One controller's time: it replays, begins a term, and takes batches of inputs until something goes wrong. */
-  async reign(
+  /** One term of a controller: it replays, begins the term, and takes batches of inputs until something goes wrong. */
+  async writeTerm(
     batches: readonly (readonly ControllerEvent[])[],
     { by = program, isEnded = false }: { readonly by?: Program; readonly isEnded?: boolean } = {},
   ): Promise<void> {

@@ -30,7 +30,7 @@ export interface Rules {
   readonly build: string;
 }
 
-/** A controller begins its reign: the first record of each term. */
+/** A controller begins its term: the first record of each term. */
 export interface ElectedEvent {
   readonly type: "controller.elected";
   readonly atMs: number;

@@ -1,6 +1,6 @@
 /**
  * Decides whether bytes from a subject are a message for this actor: readable, of this job, said by who the subject says, of a kind
- * that belongs there, and not of a reign that is over. The broker lets each role publish to its own subjects only, so the subject
+ * that belongs there, and not of a term that is over. The broker lets each role publish to its own subjects only, so the subject
  * is the word of the broker and the envelope only the word of the sender.
  */
 import { MusterError, messageOf } from "@muster/base";

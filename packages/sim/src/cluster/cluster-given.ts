@@ -28,7 +28,7 @@ export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserv
     rank: { readonly replica: string; readonly life: number } | null,
   ): void;
   /** A controller acts; `controller.snapshot()` shows its live state. */
-  reigns(process: SimProcess, controller: Controller): void;
+  termBegan(process: SimProcess, controller: Controller): void;
 }
 
 /** What a cluster is made of, beside its world and its scenario. */

@@ -162,7 +162,7 @@ export class Cluster {
     const starting = startController({ ...given, ...(logic ? { logic } : {}) });
     starting.then(
       (controller) => {
-        this.#observer.reigns(process, controller);
+        this.#observer.termBegan(process, controller);
         void controller.ended.then(({ outcome, reason }) => {
           if (process.isDead) return;
           if (isLast({ outcome, reason }, this.#observer.end)) this.#over();

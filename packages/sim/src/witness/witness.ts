@@ -295,8 +295,8 @@ export class Witness implements ClusterObserver {
     if (rank) this.#ranks.began(child, { ...rank, node: node.node }, this.#journal.state);
   }
 
-  reigns(process: SimProcess, controller: Controller): void {
-    this.#journal.reigns(process, controller);
+  termBegan(process: SimProcess, controller: Controller): void {
+    this.#journal.termBegan(process, controller);
   }
 
   injected(name: string, process: SimProcess | null): void {
