@@ -181,7 +181,7 @@ export class ControllerTerm implements Controller {
     logger.info({ term: this.#term, records: replayed.records, snapshotSeq: replayed.snapshotSeq }, "journal replayed");
   }
 
-  /** Begins the term and opens the ears. A job that is over stays so. */
+  /** Begins the term and its subscriptions. A job that is over stays so. */
   async open(): Promise<void> {
     const { environment, replayed, lost, rules } = this.#options;
     const { stopped, ending } = replayed.snapshot.context.state;
@@ -203,7 +203,7 @@ export class ControllerTerm implements Controller {
     await Promise.race([listening, this.ended]);
   }
 
-  /** Opens the ears, and then the eyes. */
+  /** Subscribes to reports and heartbeats, and then begins to look at members, streams and itself. */
   async #listen(): Promise<void> {
     const { config, environment, transport } = this.#options;
     const { clock } = environment;

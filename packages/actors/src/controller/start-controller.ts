@@ -1,6 +1,6 @@
 import { planOf } from "@muster/machines/controller";
 import type { Identity } from "@muster/protocol";
-import { controllerId, ControllerTerm } from "./controller.ts";
+import { ControllerTerm, controllerId } from "./controller.ts";
 import type { Controller, ControllerOptions } from "./controller-options.ts";
 import { replayJournal } from "./journal-replay.ts";
 import { lostCheckpoint } from "./lost-checkpoint.ts";

@@ -32,7 +32,7 @@ export interface PlanOptions {
 export async function doPlan(plan: readonly ChaosFault[], options: PlanOptions): Promise<readonly Injection[]> {
   const { run, proxy, far, say } = options;
   const injections: Injection[] = [];
-  const acting = followActing(run.ears.transport);
+  const acting = followActing(run.subscription.transport);
   const injector = createInjector({
     runs: options.runs,
     job: run.job,

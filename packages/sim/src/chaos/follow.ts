@@ -8,7 +8,7 @@ import { type Credentials, connectNats, type Transport } from "@muster/transport
 export type HeardEvent = Extract<AnyMessage, { kind: KindOf<"event"> }> & { readonly atMs: number };
 
 /** What is heard of a job. */
-export interface JobEars {
+export interface JobSubscription {
   /** Events so far, each fact once, though a new controller may say it again. */
   readonly events: readonly HeardEvent[];
   readonly transport: Transport;
@@ -32,7 +32,7 @@ export async function followJob(
   directory: string,
   job: string,
   onEvent: (event: HeardEvent) => void,
-): Promise<JobEars> {
+): Promise<JobSubscription> {
   const credentials = userOf(directory, "operator");
   const port = brokerPortOf(directory);
   if (!credentials || port === null) throw new Error(`${directory} has no operator or no broker`);

@@ -90,12 +90,22 @@ export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
     far?.release();
     const stoppedAtMs = Date.now();
     const exitCode = await stopRun(run, { ...options, timeoutMs: stopMs });
-    const { ears } = run;
-    await ears.close();
+    const { subscription } = run;
+    await subscription.close();
     say("reading the rest of the journal");
     const journal = await reading.finish();
-    const audit = { ...journal, violations: [...journal.violations, ...auditFacts(run.config, ears.events)] };
-    return { plan, injections, events: ears.events, deadAfterMs, steadyMs, stoppedAtMs, exitCode, audit, directory };
+    const audit = { ...journal, violations: [...journal.violations, ...auditFacts(run.config, subscription.events)] };
+    return {
+      plan,
+      injections,
+      events: subscription.events,
+      deadAfterMs,
+      steadyMs,
+      stoppedAtMs,
+      exitCode,
+      audit,
+      directory,
+    };
   } finally {
     await reading?.close();
     await endRun(run);
@@ -105,7 +115,7 @@ export async function runWithFaults(options: ChaosOptions): Promise<ChaosRun> {
 }
 
 async function untilFirstStep(run: WatchedRun, signal: AbortSignal): Promise<void> {
-  await until(() => run.ears.events.some(({ kind }) => kind === "step.committed"), {
+  await until(() => run.subscription.events.some(({ kind }) => kind === "step.committed"), {
     what: "the first step",
     timeoutMs: firstStepMs,
     signal,
@@ -132,7 +142,7 @@ async function inhabit(
   const { socketDirectory } = run.config.data;
   far.start({ program, runs, job, socketDirectory, brokerPort, rollouts: farRollouts(replicas) });
   const isThere = (id: string): boolean =>
-    run.ears.events.some(({ kind, body }) => kind === "member.joined" && body.id === id);
+    run.subscription.events.some(({ kind, body }) => kind === "member.joined" && body.id === id);
   await until(() => far.ids.every(isThere), {
     what: "the second host",
     timeoutMs: firstStepMs,
@@ -150,14 +160,14 @@ export async function runQuietly(options: ChaosOptions, steps: number): Promise<
   let run: WatchedRun | null = null;
   try {
     run = await startWatchedRun({ ...options, job, args: argsOf(options) });
-    const { ears, command } = run;
+    const { subscription, command } = run;
     const isThere = (): boolean =>
-      ears.events.some(({ kind, body }) => kind === "step.committed" && body.step >= steps);
+      subscription.events.some(({ kind, body }) => kind === "step.committed" && body.step >= steps);
     const timeoutMs = firstStepMs + 2 * options.minutes * 60_000;
     await until(isThere, { what: `step ${steps} of the quiet run`, timeoutMs, signal: options.signal, command });
     await stopRun(run, { ...options, timeoutMs: stopMs });
-    await ears.close();
-    return ears.events;
+    await subscription.close();
+    return subscription.events;
   } finally {
     await endRun(run);
   }
@@ -189,7 +199,7 @@ const leaveMs = 20_000;
 /** Leaves nothing behind, whatever happened. */
 async function endRun(run: WatchedRun | null): Promise<void> {
   if (!run) return;
-  await run.ears.close();
+  await run.subscription.close();
   if (run.command.isOver()) return;
   run.command.kill("SIGTERM");
   const timer = setTimeout(() => run.command.kill("SIGKILL"), leaveMs);

@@ -22,11 +22,11 @@ export interface SteadyOptions {
 export async function untilSteady(run: WatchedRun, options: SteadyOptions): Promise<number | null> {
   const { wanted, steps, timeoutMs, signal } = options;
   const startedMs = performance.now();
-  const { ears, command } = run;
-  const committed = (): number => ears.events.filter(({ kind }) => kind === "step.committed").length;
+  const { subscription, command } = run;
+  const committed = (): number => subscription.events.filter(({ kind }) => kind === "step.committed").length;
   const target = committed() + steps;
   const isSteady = (): boolean =>
-    committed() >= target && presentOf(ears.events) >= wanted && missedNodes(ears.events).length === 0;
+    committed() >= target && presentOf(subscription.events) >= wanted && missedNodes(subscription.events).length === 0;
   try {
     await until(isSteady, { what: "a steady job", timeoutMs, signal, command });
     return performance.now() - startedMs;

@@ -3,7 +3,7 @@ import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { type JobConfig, jobConfigSchema } from "@muster/protocol";
 import { errors } from "../errors.ts";
-import { brokerPortOf, followJob, type HeardEvent, type JobEars } from "./follow.ts";
+import { brokerPortOf, followJob, type HeardEvent, type JobSubscription } from "./follow.ts";
 import { type MusterProgram, type RunningCommand, startMuster } from "./job-process.ts";
 
 /** A run that is followed. */
@@ -12,7 +12,7 @@ export interface WatchedRun {
   readonly directory: string;
   readonly command: RunningCommand;
   readonly config: JobConfig;
-  readonly ears: JobEars;
+  readonly subscription: JobSubscription;
 }
 
 /** Which run to start. */
@@ -53,7 +53,7 @@ export async function startWatchedRun(options: WatchedRunOptions): Promise<Watch
       command,
     });
     const config = jobConfigSchema.parse(JSON.parse(readFileSync(join(directory, "job.json"), "utf8")));
-    return { job, directory, command, config, ears: await followJob(directory, job, onEvent) };
+    return { job, directory, command, config, subscription: await followJob(directory, job, onEvent) };
   } catch (error) {
     command.kill("SIGKILL");
     throw error;

@@ -66,9 +66,11 @@ class SimBeats implements Beats {
     this.#body = { version: null, phase: phases[0] ?? "", progress: 0, loopLagMs: 0, rssBytes: 1 };
     void options.network.connect(options.process, `${nameOf(identity)}.hb`).then((transport) => {
       this.#transport = transport;
-      const ears = transport.subscribe(subjectsOf(identity.job).probe(identity.id), (_, data) => this.#answer(data));
-      // Without ears it beats on, like the real thread; a process that has ended needs none.
-      ears.catch(() => null);
+      const subscribed = transport.subscribe(subjectsOf(identity.job).probe(identity.id), (_, data) =>
+        this.#answer(data),
+      );
+      // Without the subscription it beats on, like the real thread; a process that has ended needs none.
+      subscribed.catch(() => null);
       this.#beat();
     });
   }
