@@ -48,8 +48,8 @@ test("whoever looks sees who was killed, who is back, who commands, and how the 
     await page.getByRole("dialog").getByRole("button", { name: "Scale" }).click();
     await page.locator('[data-replica="rollout-2"]').getByText("healthy").waitFor();
     await page.locator(".lines", { hasText: "fleet.scale" }).getByText("done").first().waitFor();
-    if (process.env.MUSTER_PICTURES)
-      await page.screenshot({ path: join(process.env.MUSTER_PICTURES, "dashboard-job.png"), fullPage: true });
+    if (process.env.MUSTER_SCREENSHOTS)
+      await page.screenshot({ path: join(process.env.MUSTER_SCREENSHOTS, "dashboard-job.png"), fullPage: true });
 
     const stop = await runs.muster("stop", "--job", run.job);
     expect((await stop.exited).code).toBe(0);

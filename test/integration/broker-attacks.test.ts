@@ -42,7 +42,7 @@ interface StreamInfo {
 }
 
 /** What no attack may change: the shape of every stream, its consumers, what the controller alone writes, who wrote what. */
-async function picture(attacker: BrokerRole | null) {
+async function brokerState(attacker: BrokerRole | null) {
   const found = [];
   for (const name of streams) {
     const info = await ask<StreamInfo>(raw, `$JS.API.STREAM.INFO.${name}`, { subjects_filter: ">" });
@@ -143,7 +143,7 @@ test.each(attackers)(
     const desk = bodyOf(".desk.", role);
     const hasDesk = role !== "script";
     if (hasDesk) await attacker.request(`muster.test.desk.${role}.${role}-attacker`, desk, { timeout: 5_000 });
-    const before = await picture(role);
+    const before = await brokerState(role);
     for (const subject of requestsOf(role)) {
       const body = bodyOf(subject, role);
       for (const reply of everySubject) attacker.publish(subject, body, { reply });
@@ -156,12 +156,12 @@ test.each(attackers)(
     await attacker.flush();
     let last = "";
     const isQuiet = async (): Promise<boolean> => {
-      const [earlier, now] = [last, JSON.stringify(await picture(null))];
+      const [earlier, now] = [last, JSON.stringify(await brokerState(null))];
       last = now;
       return earlier === now;
     };
     await waitFor(isQuiet, { what: "the broker to have done everything that was asked" });
-    expect(await picture(role)).toEqual(before);
+    expect(await brokerState(role)).toEqual(before);
     await advance(`after-${role}`);
     await attacker.close();
   },
@@ -223,7 +223,7 @@ test.each(["operator", "watcher"] as const)(
     const reader = await connectRaw(server, role);
     const create = (stream: string, config: object) =>
       ask(reader, `$JS.API.CONSUMER.CREATE.${stream}.stolen`, { stream_name: stream, config });
-    const before = await picture(role);
+    const before = await brokerState(role);
     for (const stream of ["muster-test-events", "KV_muster-test"]) {
       const others = [`_INBOX_${role === "operator" ? "watcher" : "operator"}.x.y`, "_INBOX_controller.c0.y"];
       const patterns = [
@@ -261,7 +261,7 @@ test.each(["operator", "watcher"] as const)(
       expect(
         (await reader.request("$JS.API.CONSUMER.CREATE.muster-test-events", wrong, { timeout: 5_000 })).json(),
       ).toMatchObject({ error: { code: 400 } });
-    expect(await picture(role)).toEqual(before);
+    expect(await brokerState(role)).toEqual(before);
     await reader.close();
   },
 );

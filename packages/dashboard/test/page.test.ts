@@ -1,5 +1,5 @@
 /**
- * The page in a real browser, where there is one (`MUSTER_CHROMIUM`, or chromium on the path). With `MUSTER_PICTURES=<folder>` its pictures stay there, to be
+ * The page in a real browser, where there is one (`MUSTER_CHROMIUM`, or chromium on the path). With `MUSTER_SCREENSHOTS=<folder>` its screenshots stay there, to be
  * looked at.
  */
 import { mkdirSync } from "node:fs";
@@ -13,7 +13,7 @@ type Page = Awaited<ReturnType<Browser["newPage"]>>;
 
 const program = findChromium();
 const folder = await makeTempDirectory();
-const pictures = process.env.MUSTER_PICTURES ?? folder.path;
+const screenshots = process.env.MUSTER_SCREENSHOTS ?? folder.path;
 const hostile = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 
 describe("the page in a browser", { timeout: 60_000 }, () => {
@@ -22,7 +22,7 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
   let page: Page;
   let faults: string[];
   beforeAll(async () => {
-    mkdirSync(pictures, { recursive: true });
+    mkdirSync(screenshots, { recursive: true });
     if (program !== null) browser = await openBrowser(program);
   }, 60_000);
   beforeEach((context) => context.skip(program === null, chromiumMissing));
@@ -68,7 +68,7 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     await job.say("step.committed", someStep(5, { components: [form, { ...form, name: "right" }] }));
     await curves.getByText("right").waitFor();
     expect(page.url()).toBe(`${job.base}/`);
-    await page.screenshot({ path: join(pictures, "dashboard.png"), fullPage: true });
+    await page.screenshot({ path: join(screenshots, "dashboard.png"), fullPage: true });
     expect(faults).toEqual([]);
   });
 
@@ -90,7 +90,7 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     await row.getByRole("button", { name: "Kill" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
     await row.getByRole("button", { name: "Kill" }).click();
-    await page.screenshot({ path: join(pictures, "dashboard-kill.png") });
+    await page.screenshot({ path: join(screenshots, "dashboard-kill.png") });
     await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
     await page.getByRole("alert").getByText("accepted: taken").waitFor();
     expect(job.asked).toMatchObject([{ kind: "replica.kill", body: { id: "rollout-0", signal: "SIGKILL" } }]);
@@ -159,7 +159,7 @@ describe("the page in a browser", { timeout: 60_000 }, () => {
     await openPage(job, 390);
     await page.emulateMedia({ colorScheme: "dark" });
     await page.locator(`[data-replica="${long}"]`).waitFor();
-    await page.screenshot({ path: join(pictures, "dashboard-phone.png"), fullPage: true });
+    await page.screenshot({ path: join(screenshots, "dashboard-phone.png"), fullPage: true });
     expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(390);
   });
 

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { pictureOf, stateOf } from "../src/topology/picture.ts";
+import { plainOf, stateOf } from "../src/topology/plain-topology.ts";
 import { globalRank, groupRanks, topologyOf } from "../src/topology/ranks.ts";
 import {
   aliveOf,
@@ -146,7 +146,7 @@ test("a snapshot and the records after it give the same state again, without the
       const entries = play(all);
       const first = entries[Math.min(cut, entries.length - 1)];
       if (first === undefined) return;
-      let state = stateOf(JSON.parse(JSON.stringify(pictureOf(first.before))));
+      let state = stateOf(JSON.parse(JSON.stringify(plainOf(first.before))));
       for (const entry of entries.slice(entries.indexOf(first))) {
         const isKept = entry.input.kind !== "heartbeat" || afterOf(entry).epoch !== entry.before.epoch;
         const outcome = isKept ? step(state, entry.input, { now: entry.now, rules: rulesDefault }) : { state };
@@ -163,4 +163,4 @@ function answersOf<T>(outcome: Outcome<T>): readonly T[] {
 }
 
 const withoutBeats = (state: Topology) =>
-  JSON.parse(JSON.stringify(pictureOf(state), (key, value) => (key === "lastHeartbeat" ? 0 : value)));
+  JSON.parse(JSON.stringify(plainOf(state), (key, value) => (key === "lastHeartbeat" ? 0 : value)));

@@ -14,7 +14,7 @@ export interface Series {
 /** What a chart shows. */
 export interface ChartOptions {
   readonly title: string;
-  /** One sentence for people who cannot see the picture. */
+  /** One sentence for people who cannot see the chart. */
   readonly description: string;
   readonly width: number;
   readonly height: number;
@@ -39,7 +39,7 @@ interface Plot {
 const margin = { left: 52, right: 14, top: 20, bottom: 30 };
 const pointsMax = 600;
 const marksMax = 200;
-/** Width of a place in the picture that can be pointed at; a page has many pictures. */
+/** Width of a place in the chart that can be pointed at; a page has many charts. */
 const placeWidth = 9;
 
 /** Draws a chart; a sentence instead when there is nothing to draw. */

@@ -1,4 +1,4 @@
-/** Axes: round numbers that cover a range, and curves thinned to what a picture can show. */
+/** Axes: round numbers that cover a range, and curves thinned to what a chart can show. */
 import { meanOf } from "./text.ts";
 
 /** One point of a curve. */

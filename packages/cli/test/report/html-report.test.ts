@@ -78,13 +78,13 @@ describe("htmlReport", () => {
     expect(page.length).toBeLessThan(400_000);
   });
 
-  it("gives every picture a title and a description, and every table head cell a scope", () => {
+  it("gives every chart a title and a description, and every table head cell a scope", () => {
     const page = htmlReport(runRecord());
-    const pictures = [...page.matchAll(/<svg [^>]*>(.{0,60})/gs)];
-    expect(pictures).toHaveLength(16);
-    for (const picture of pictures) {
-      expect(picture[0]).toContain('role="img"');
-      expect(picture[1]).toMatch(/^<title>[^<]+<\/title><desc>/);
+    const charts = [...page.matchAll(/<svg [^>]*>(.{0,60})/gs)];
+    expect(charts).toHaveLength(16);
+    for (const chart of charts) {
+      expect(chart[0]).toContain('role="img"');
+      expect(chart[1]).toMatch(/^<title>[^<]+<\/title><desc>/);
     }
     for (const tag of tagsOf(page).filter(({ name }) => name === "th")) expect(tag.attributes).toContain("scope=");
   });

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { standingOf } from "../view/standing.ts";
 import { Ask } from "./ask.tsx";
 import { Curves } from "./curves.tsx";
-import { follow, give, type Link, type Picture } from "./feed.ts";
+import { type DashboardState, follow, give, type Link } from "./feed.ts";
 import { Figures } from "./figures.tsx";
 import { Fleet } from "./fleet.tsx";
 import { Commands, Epochs, News } from "./lists.tsx";
@@ -13,7 +13,7 @@ import type { Wish } from "./wish.ts";
 const secondMs = 1_000;
 
 export function App({ token }: { readonly token: string }) {
-  const [picture, setPicture] = useState<Picture | null>(null);
+  const [state, setState] = useState<DashboardState | null>(null);
   const [link, setLink] = useState<{ readonly state: Link; readonly reason: string }>({
     state: "connecting",
     reason: "",
@@ -24,16 +24,16 @@ export function App({ token }: { readonly token: string }) {
 
   useEffect(() => {
     const ending = new AbortController();
-    const listener = { picture: setPicture, link: (state: Link, reason: string) => setLink({ state, reason }) };
+    const listener = { state: setState, link: (state: Link, reason: string) => setLink({ state, reason }) };
     void follow(token, listener, ending.signal);
     return () => ending.abort();
   }, [token]);
 
-  if (picture === null) return <Empty link={link.state} reason={link.reason} />;
-  const { known, isReadOnly, job } = picture;
-  const status = picture.status && {
-    ...picture.status,
-    ageMs: picture.status.ageMs + Math.max(0, nowMs - picture.statusAtMs),
+  if (state === null) return <Empty link={link.state} reason={link.reason} />;
+  const { known, isReadOnly, job } = state;
+  const status = state.status && {
+    ...state.status,
+    ageMs: state.status.ageMs + Math.max(0, nowMs - state.statusAtMs),
   };
   // Events carry the controller's time, and so does its status.
   const standing = standingOf(status, known, status ? status.atMs + status.ageMs : nowMs);

@@ -4,7 +4,7 @@ import type { Fact } from "../view/facts.ts";
 import { fold, type JobFold } from "../view/fold.ts";
 
 /** All that the page shows. */
-export interface Picture {
+export interface DashboardState {
   readonly job: string;
   readonly isReadOnly: boolean;
   readonly known: JobFold;
@@ -22,7 +22,7 @@ const silentMs = 10_000;
 
 /** What a feed tells. */
 export interface FeedListener {
-  readonly picture: (picture: Picture) => void;
+  readonly state: (state: DashboardState) => void;
   readonly link: (link: Link, reason: string) => void;
 }
 
@@ -62,7 +62,7 @@ async function readOnce(
     }
     if (!answer.ok || !answer.body) throw new Error(await reasonOf(answer));
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let picture: Picture | null = null;
+    let state: DashboardState | null = null;
     let unread = "";
     for (;;) {
       const { done, value } = await reader.read();
@@ -72,23 +72,23 @@ async function readOnce(
       unread += value;
       const blocks = unread.split("\n\n");
       unread = blocks.pop() ?? "";
-      for (const block of blocks) picture = taken(picture, block);
-      if (picture === null) continue;
+      for (const block of blocks) state = taken(state, block);
+      if (state === null) continue;
       opened();
       listener.link("open", "");
-      listener.picture(picture);
+      listener.state(state);
     }
   } finally {
     clearTimeout(timer);
   }
 }
 
-function taken(before: Picture | null, block: string): Picture | null {
+function taken(before: DashboardState | null, block: string): DashboardState | null {
   const [, event, data] = /^event: (\w+)\ndata: (.*)$/s.exec(block) ?? [];
   if (event === undefined || data === undefined) return before;
   const value = JSON.parse(data) as unknown;
   const statusAtMs = Date.now();
-  if (event === "view") return { ...(value as Omit<Picture, "statusAtMs">), statusAtMs };
+  if (event === "view") return { ...(value as Omit<DashboardState, "statusAtMs">), statusAtMs };
   if (before === null) return null;
   if (event === "fact") return { ...before, known: fold(before.known, value as Fact) };
   const status = value as SeenStatus | null;

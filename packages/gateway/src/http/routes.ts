@@ -2,7 +2,7 @@
 import type { z } from "zod";
 import type { Coordinator } from "../coordinator.ts";
 import { newestOffer } from "../topology/offers.ts";
-import { debugOf } from "../topology/picture.ts";
+import { debugOf } from "../topology/plain-topology.ts";
 import { findNode, findPeer, globalRank, groupRanks, topologyOf, worldSize } from "../topology/ranks.ts";
 import { allNodes, nodeIdOf, type Outcome, type Refusal, refuse, type Topology } from "../topology/state.ts";
 import { weightMetaFrom } from "../topology/weight-meta.ts";

@@ -11,7 +11,7 @@ import { dirname, join, resolve } from "node:path";
 import { crc32 } from "node:zlib";
 import { folderMaker, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
-import { type Picture, pictureOf, stateOf } from "../topology/picture.ts";
+import { type PlainTopology, plainOf, stateOf } from "../topology/plain-topology.ts";
 import { emptyTopology, type Topology, type TopologyRules } from "../topology/state.ts";
 import { type Input, step } from "../topology/step.ts";
 
@@ -102,7 +102,7 @@ class FileJournal implements Journal {
   }
 
   compact(state: Topology): Promise<void> {
-    const snapshot = lineOf({ version, snapshot: pictureOf(state) });
+    const snapshot = lineOf({ version, snapshot: plainOf(state) });
     // Lines that somebody waits for are written before; the snapshot has them too, so nobody else needs them.
     this.#batch = { lines: [] };
     this.#bytes = 0;
@@ -170,7 +170,9 @@ async function textOf(path: string): Promise<string> {
   }
 }
 
-type Line = { readonly version: number; readonly snapshot: Picture } | { readonly now: number; readonly input: Input };
+type Line =
+  | { readonly version: number; readonly snapshot: PlainTopology }
+  | { readonly now: number; readonly input: Input };
 
 /** The fold of a journal. */
 function replay(text: string, { path, rules }: { readonly path: string; readonly rules: TopologyRules }): Topology {

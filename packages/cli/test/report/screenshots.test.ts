@@ -1,6 +1,6 @@
 /**
- * The report in a real browser, where there is one (`MUSTER_CHROMIUM`, or chromium on the path): pictures of it on a desk, on a phone, in the dark and of a
- * run that failed, and what the browser itself measures of its layout. With `MUSTER_PICTURES=<folder>` the pictures stay there, to be looked at.
+ * The report in a real browser, where there is one (`MUSTER_CHROMIUM`, or chromium on the path): screenshots of it on a desk, on a phone, in the dark and of a
+ * run that failed, and what the browser itself measures of its layout. With `MUSTER_SCREENSHOTS=<folder>` the screenshots stay there, to be looked at.
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -12,8 +12,8 @@ import { runRecord } from "./record.ts";
 
 const browser = findChromium();
 const folder = await makeTempDirectory();
-const pictures = process.env.MUSTER_PICTURES ?? folder.path;
-beforeAll(() => void mkdirSync(pictures, { recursive: true }));
+const screenshots = process.env.MUSTER_SCREENSHOTS ?? folder.path;
+beforeAll(() => void mkdirSync(screenshots, { recursive: true }));
 afterAll(() => folder.remove());
 
 function browse(...args: readonly string[]): string {
@@ -116,8 +116,8 @@ describe("the report in a browser", () => {
     { name: "dark", width: 1280, height: 3900, page: () => htmlReport(running()), dark: true },
     { name: "phone", width: 390, height: 6200, page: () => framed(htmlReport(running()), 390) },
     { name: "failed", width: 1280, height: 1500, page: () => htmlReport(failed()) },
-  ])("has a picture: $name", ({ name, width, height, page, dark }) => {
-    const path = join(pictures, `report-${name}.png`);
+  ])("has a screenshot: $name", ({ name, width, height, page, dark }) => {
+    const path = join(screenshots, `report-${name}.png`);
     const theme = dark ? ["--blink-settings=preferredColorScheme=0"] : [];
     const window = [`--window-size=${Math.max(width, 500)},${height}`, `--screenshot=${path}`];
     browse(...theme, ...window, fileOf(name, page()));

@@ -2,10 +2,10 @@
 import { nodeIdOf, type Topology } from "./state.ts";
 
 /** A state as plain JSON. */
-export type Picture = ReturnType<typeof pictureOf>;
+export type PlainTopology = ReturnType<typeof plainOf>;
 
 /** The state as plain JSON: maps become lists of pairs, in their order. */
-export function pictureOf(state: Topology) {
+export function plainOf(state: Topology) {
   return {
     ...state,
     roles: [...state.roles].map(([role, nodes]) => [role, [...nodes]] as const),
@@ -15,8 +15,8 @@ export function pictureOf(state: Topology) {
   };
 }
 
-/** The state of a picture. */
-export function stateOf({ roles, updates, locks, offers, ...rest }: Picture): Topology {
+/** The state that was made plain. */
+export function stateOf({ roles, updates, locks, offers, ...rest }: PlainTopology): Topology {
   return {
     ...rest,
     roles: new Map(roles.map(([role, nodes]) => [role, new Map(nodes)])),
