@@ -1,7 +1,7 @@
 /**
  * Checkpoints on the disk of this host, in turns with what the disk does with the same bytes: a save, until it is durable, beside a plain write to a new
  * file with fsync, and beside a write, fsync and reading it all back, which is what a save does; removing the older one afterwards is timed in neither,
- * and has a row of its own beside removing the file. A load beside a plain read into memory of its own. For the cold load both files are put out of
+ * and has a row of its own beside removing the file. A load beside a plain read into memory of its own. For the cold load both files are evicted from
  * the page cache before, for the warm one neither is. Every save and load also computes SHA-256 of each byte. Then a job on its own: what a checkpoint at
  * every step costs the trainers.
  */

@@ -19,7 +19,7 @@ const count = 30;
 const settings = [
   ...["batch.groups_per_step=16", "evaluation.every_steps=0", "checkpoint.every_steps=10", "optimizer.lr=0.0003"],
   ...["timing.heartbeat_interval=200ms", "timing.suspect_after=500ms", `timing.dead_after=${deadMs}ms`],
-  // Whoever is put out again and again would wait longer and longer to be admitted; here that is the plan and no fault of his.
+  // Whoever is evicted again and again would wait longer and longer to be admitted; here that is the plan and no fault of his.
   ...["health.probe_timeout=150ms", "health.readmit_after=1ms"],
 ].flatMap((one) => ["--set", one]);
 

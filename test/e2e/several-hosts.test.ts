@@ -102,7 +102,7 @@ describe("a trainer on another host, in the middle of saying its gradients,", ()
     expectBalanced(summary);
   });
 
-  test("freezes: it is put out, the others train the same batch again, and it comes back as a new one", async (context) => {
+  test("freezes: it is evicted, the others train the same batch again, and it comes back as a new one", async (context) => {
     const { host, run, trainer, at } = await stuck(context, "far-freezes", 120);
     trainer.signal("SIGSTOP");
     host.hearAgain();

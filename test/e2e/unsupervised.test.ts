@@ -43,7 +43,7 @@ async function guest(run: JobRun, role: "policy" | "rollout", id: string): Promi
   return replica;
 }
 
-/** Does something to a replica. @returns How long it took to suspect it and to put it out, in the run's own time. */
+/** Does something to a replica. @returns How long it took to suspect it and to evict it, in the run's own time. */
 async function timesOf(run: JobRun, id: string, strike: () => void) {
   const before = run.events("member.died").length;
   const startedMs = performance.now();
@@ -72,7 +72,7 @@ describe("with the broker's word on ended connections", () => {
     await run.waitForEvent("step.committed");
   });
 
-  test("a sampler that is killed is suspected at once, and put out at its time-out", async () => {
+  test("a sampler that is killed is suspected at once, and evicted at its time-out", async () => {
     const sampler = await guest(run, "rollout", "hand-rollout");
     const { suspectedMs, diedMs, died } = await timesOf(run, "hand-rollout", () => sampler.signal("SIGKILL"));
     expect(suspectedMs).toBeLessThan(deadMs / 2);
@@ -80,7 +80,7 @@ describe("with the broker's word on ended connections", () => {
     expect(died.evidence).toContain("the broker saw its connection end");
   });
 
-  test("a trainer that freezes is put out at its time-out; it wakes as another life and trains again", async () => {
+  test("a trainer that freezes is evicted at its time-out; it wakes as another life and trains again", async () => {
     const trainer = await guest(run, "policy", "hand-policy");
     await atWork(run);
     const { diedMs } = await timesOf(run, "hand-policy", () => trainer.signal("SIGSTOP"));
@@ -120,14 +120,14 @@ describe("without it", () => {
     await folder.remove();
   });
 
-  test("a sampler that is killed is put out at its time-out by silence and unanswered probes", async () => {
+  test("a sampler that is killed is evicted at its time-out by silence and unanswered probes", async () => {
     const sampler = await guest(run, "rollout", "hand-rollout");
     const { diedMs, died } = await timesOf(run, "hand-rollout", () => sampler.signal("SIGKILL"));
     expect(diedMs).toBeLessThan(1.5 * deadMs + lateMs);
     expect(died.evidence).not.toContain("the broker saw its connection end");
   });
 
-  test("a trainer that freezes is put out at its time-out, and training goes on without it", async () => {
+  test("a trainer that freezes is evicted at its time-out, and training goes on without it", async () => {
     const trainer = await guest(run, "policy", "hand-policy");
     await atWork(run);
     const { diedMs } = await timesOf(run, "hand-policy", () => trainer.signal("SIGSTOP"));

@@ -121,7 +121,7 @@ it("a controller that stood still accuses nobody of the silence that it did not 
   expect(events.map(({ kind }) => kind)).toContain("member.suspected");
 });
 
-it("a controller whose members all fall silent at once says that its view is bad, and puts nobody out for it", async () => {
+it("a controller whose members all fall silent at once says that its view is bad, and evicts nobody for it", async () => {
   const ids = ["rollout-0", "rollout-1", "rollout-2"];
   const { timing, controller, events, pass } = await watched("all-silent", ids);
   await pass(10_000, true);

@@ -64,7 +64,7 @@ describe("a replica that is told that it is fenced", () => {
 });
 
 describe("two processes of one name", () => {
-  it("put each other out ever more slowly, and the job comes to its end", async () => {
+  it("evict each other ever more slowly, and the job comes to its end", async () => {
     job = await openJob();
     const controller = await job.startController();
     startTeam(1);

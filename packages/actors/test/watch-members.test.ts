@@ -224,7 +224,7 @@ describe("the watch over the members", () => {
     expect(text).not.toMatch(/muster_detector_suspect_total.* [1-9]/);
   });
 
-  it("counts suspicions and evictions by kind, and lives that speak again after they were put out", async () => {
+  it("counts suspicions and evictions by kind, and lives that speak again after they were evicted", async () => {
     const metrics = createMetrics();
     watch = watchMembers(clock, timing, metrics);
     watch.look([member]);
@@ -245,9 +245,9 @@ describe("the watch over the members", () => {
   });
 });
 
-describe("lives that were put out and speak again", () => {
-  /** Of six hundred members the first ones fall silent, one each second, until all of those are put out. */
-  function putOut(count: number) {
+describe("lives that were evicted and speak again", () => {
+  /** Of six hundred members the first ones fall silent, one each second, until all of those are evicted. */
+  function evictMembers(count: number) {
     const clock = manualClock();
     const metrics = createMetrics();
     const watch = watchMembers(clock, timing, metrics);
@@ -270,8 +270,8 @@ describe("lives that were put out and speak again", () => {
     return { clock, beatOf, counted };
   }
 
-  it("count as put out wrongly within ten minutes, and not after", async () => {
-    const { clock, beatOf, counted } = putOut(2);
+  it("count as evicted wrongly within ten minutes, and not after", async () => {
+    const { clock, beatOf, counted } = evictMembers(2);
     clock.advance(590_000);
     beatOf(0);
     expect(await counted()).toBe(1);
@@ -281,7 +281,7 @@ describe("lives that were put out and speak again", () => {
   });
 
   it("are remembered, the last 256 of them", async () => {
-    const { beatOf, counted } = putOut(257);
+    const { beatOf, counted } = evictMembers(257);
     beatOf(0);
     expect(await counted()).toBe(0);
     beatOf(1);

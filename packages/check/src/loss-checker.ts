@@ -66,7 +66,7 @@ export class LossChecker {
 
   /** A step that is computed needs no sampler. */
   #checkSampler({ event, before, after }: Decision): void {
-    // A vote may name what cannot be read: then the step is tried again for that, and who wrote it too often is put out.
+    // A vote may name what cannot be read: then the step is tried again for that, and who wrote it too often is evicted.
     const isOther = ["controller.tick", "controller.elected", "step.voted"].includes(event.type);
     const lost = lostIn(before, after);
     if (isOther || before.step.state !== "running" || after.ending || lost.length === 0) return;

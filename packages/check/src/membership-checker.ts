@@ -45,7 +45,7 @@ export class MembershipChecker {
   /** When a life began, in the milliseconds of its world. */
   readonly #bornMs = new Map<string, number>();
   readonly #terms = new Map<string, number>();
-  /** When a life was put out or left, in the milliseconds of its world. */
+  /** When a life was evicted or left, in the milliseconds of its world. */
   readonly #removedMs = new Map<string, number>();
   readonly #epochs = new Map<Observed, number>();
   readonly #meshes = new Map<number, string>();
@@ -143,7 +143,7 @@ export class MembershipChecker {
     if ("incarnation" in event && "from" in event) this.#checkSpeaker(event, before, after);
     for (const effect of effects)
       if (effect.type === "command" && effect.kind === "mesh.build") {
-        // An order that is said again is that of the mesh before: in the same breath, somebody of it may be put out.
+        // An order that is said again is that of the mesh before: in the same breath, somebody of it may be evicted.
         const isRepeated = effect.body.epoch === before.mesh.epoch;
         this.#checkMesh(effect.body.members, isRepeated ? before : after);
       }

@@ -52,7 +52,7 @@ class Meshes {
 const late: Said = { p0: ["p2"], p1: ["p2"], p2: [] };
 
 describe("a trainer that most of the others miss", () => {
-  it("is put out after three meshes in a row, and the next one is built without it", () => {
+  it("is evicted after three meshes in a row, and the next one is built without it", () => {
     const job = new Meshes(["p0", "p1", "p2"]).fails(late).fails(late);
     expect([job.out, job.state.mesh.members]).toEqual([[], ["p0", "p1", "p2"]]);
     job.fails(late);
@@ -67,7 +67,7 @@ describe("a trainer that most of the others miss", () => {
     expect(job.state.mesh.absences).toEqual({ p2: 2 });
   });
 
-  it("is put out of a mesh of two by the one that waits, and not where both miss each other", () => {
+  it("is evicted from a mesh of two by the one that waits, and not where both miss each other", () => {
     const alone: Said = { p0: ["p1"], p1: [] };
     expect(new Meshes(["p0", "p1"]).fails(alone).fails(alone).fails(alone).out).toHaveLength(1);
     const both: Said = { p0: ["p1"], p1: ["p0"] };
@@ -75,7 +75,7 @@ describe("a trainer that most of the others miss", () => {
   });
 });
 
-describe("nobody is put out", () => {
+describe("nobody is evicted", () => {
   it.each<[string, readonly string[], Said]>([
     [
       "by one voice among many, however often it says so",

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
 import type { ReportOf } from "../src/controller/events.ts";
 import { makeReplica } from "../src/controller/fleet/plan-fleet.ts";
-import { applyExited, applyLeft, applyRegister, putOut } from "../src/controller/members/apply-membership.ts";
+import { applyExited, applyLeft, applyRegister, evictMember } from "../src/controller/members/apply-membership.ts";
 import { planReadmission } from "../src/controller/members/plan-readmission.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, reportFrom, working } from "./states.ts";
@@ -252,7 +252,8 @@ describe("a member that goes", () => {
   it("is remembered among the last 256", () => {
     const gone = Array.from({ length: 256 }, (_, i) => `old-${i}`);
     const state = working({ patch: { gone } });
-    const after = putOut(state, state.members.r0 as never, { evidence: "hangs", by: "hang", silentMs: 0 }).state.gone;
+    const after = evictMember(state, state.members.r0 as never, { evidence: "hangs", by: "hang", silentMs: 0 }).state
+      .gone;
     expect(after).toHaveLength(256);
     expect([after[0], after.at(-1)]).toEqual(["old-1", "r0-i3"]);
   });

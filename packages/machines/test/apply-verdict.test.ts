@@ -1,4 +1,4 @@
-/** What a verdict does to the tables, and how long a replica that was put out stays out. */
+/** What a verdict does to the tables, and how long a replica that was evicted stays out. */
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
 import type { VerdictEvent } from "../src/controller/events.ts";
@@ -119,7 +119,7 @@ describe("a suspect", () => {
   });
 });
 
-describe("a replica that was put out", () => {
+describe("a replica that was evicted", () => {
   const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } });
   const register = (state: ControllerState, incarnation: string, pid = 3) =>
     applyRegister(state, {

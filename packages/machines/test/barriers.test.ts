@@ -125,7 +125,7 @@ describe("a barrier of scripts", () => {
     expect(desk.arrive(1, after).ended()).toEqual([expect.objectContaining({ outcome: "whole", arrived: [0, 1, 2] })]);
   });
 
-  it("puts out nobody for the sake of a rank that came back alone: its time begins with the first of the others", () => {
+  it("evicts nobody for the sake of a rank that came back alone: its time begins with the first of the others", () => {
     const two = { ranks: 2, quorum: 1, ...eject };
     const next = { ...two, iteration: 2, phase: 0 };
     const desk = new Desk().arrive(0, two).tick(1_000).arrive(1, next);

@@ -216,7 +216,7 @@ export class Cluster {
     this.time.after(tickMs, () => this.#tick());
   }
 
-  /** Heartbeats and verdicts. A life that is over beats no more; one that was put out and does not know it yet does. */
+  /** Heartbeats and verdicts. A life that is over beats no more; one that was evicted and does not know it yet does. */
   #detect(): void {
     const rest = { phase: "idle", progress: 0, loopLagMs: 0, failures: 0 };
     for (const { id, incarnation, isFrozen } of this.replicas.values())

@@ -1,4 +1,4 @@
-/** A trainer that computes other weights again and again is put out, and its place waits. */
+/** A trainer that computes other weights again and again is evicted, and its place waits. */
 import { describe, expect, it } from "vitest";
 import { applyEnded, mustWait } from "../src/controller/members/evictions.ts";
 import type { ControllerState } from "../src/controller/state.ts";
@@ -20,7 +20,7 @@ function commit(state: ControllerState, isWrong: boolean): ControllerState {
 const after = (...wrong: readonly boolean[]): ControllerState => wrong.reduce(commit, stepping({}, { members }));
 
 describe("a trainer that differs from the majority", () => {
-  it("in three of its last ten steps is put out, with the steps as the cause", () => {
+  it("in three of its last ten steps is evicted, with the steps as the cause", () => {
     const even = [false, false, false];
     expect(planDivergent(after(true, false, true))).toBeNull();
     const out = planDivergent(after(true, ...even, true, ...even, true));

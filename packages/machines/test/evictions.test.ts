@@ -33,7 +33,7 @@ describe("the end of a process that is certain", () => {
 
 describe("the pause of an eviction", () => {
   const plan = planWith({ health: { readmitAfterMs: 5_000, progressMs: 300_000 } });
-  /** Put out at these times. */
+  /** Evicted at these times. */
   const outAt = (...times: readonly number[]): ControllerState =>
     times.reduce((state, nowMs) => withEviction(at(state, nowMs), life), working({ plan }));
   const pauseOf = (state: ControllerState): number => (state.evictions.r9?.untilMs ?? 0) - state.nowMs;

@@ -34,7 +34,7 @@ const refused = ({ effects }: ReturnType<typeof applyBuilt>): readonly string[] 
   linesOf(effects).filter((line) => line.endsWith("replica.fenced"));
 
 describe("a trainer with another fingerprint", () => {
-  it("is put out before a step, with both members, both builds and the way out, and the others go on without it", () => {
+  it("is evicted before a step, with both members, both builds and the way out, and the others go on without it", () => {
     const out = joined(building(), { p0: "a", p1: "b", p2: "a" });
     expect(linesOf(out.effects)).toEqual(["! member.died", "p1 replica.fenced", "! alarm.raised"]);
     const [{ reason } = { reason: "" }] = bodiesOf(out.effects, "replica.fenced");

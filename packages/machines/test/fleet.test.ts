@@ -116,7 +116,7 @@ describe("a replica that ends", () => {
     expect(job.assigned("n0").find(({ id }) => id === "rollout-0")?.life).toBe(2);
   });
 
-  it("is ended by its node when the detector puts it out while its process still runs", () => {
+  it("is ended by its node when the detector evicts it while its process still runs", () => {
     const job = new Job().node("n0").obey("n0");
     const { incarnation } = job.state.members["rollout-0"] ?? { incarnation: "" };
     job.hear({ type: "verdict.dead", id: "rollout-0", incarnation, evidence: "silence" });
@@ -385,7 +385,7 @@ describe("a replica that goes because the job is over", () => {
     }
   });
 
-  it("runs no more while the job still waits for another one, and neither does that one once it is put out", () => {
+  it("runs no more while the job still waits for another one, and neither does that one once it is evicted", () => {
     const job = new Job().node("n0").obey("n0").operate("job.stop", { reason: "enough" });
     job.report("rollout-0", "replica.left", { reason: "enough" }, "rollout").exit("n0", "rollout-0", { code: 0 });
     expect(job.ids("n0")).not.toContain("rollout-0");

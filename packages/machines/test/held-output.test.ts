@@ -107,7 +107,7 @@ describe("a holder whose results a full stream does not take", () => {
     expect(planCheckpoint(held(rare).state)?.state.checkpoints.wantedStep).toBe(3);
   });
 
-  it("is put out by no watchdog, which ends the job with that cause when nothing helps", () => {
+  it("is evicted by no watchdog, which ends the job with that cause when nothing helps", () => {
     const { progressMs } = start().plan.health;
     const { state } = held(start());
     const stuck = (stage: number) =>

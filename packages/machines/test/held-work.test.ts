@@ -77,7 +77,7 @@ describe("work that is handed back", () => {
     expect(linesOf(returned({ items: [train(3)], tokensWasted: 5 }).effects)).toEqual([]);
   });
 
-  it("for lack of memory is told of with what its sampler draws from then on, and puts it out where the rule says so", () => {
+  it("for lack of memory is told of with what its sampler draws from then on, and evicts it where the rule says so", () => {
     const short = returned({ failure: "oom" });
     expect(bodiesOf(short.effects, "alarm.raised")).toMatchObject([{ alarm: "memory" }]);
     expect(short.state.shortages).toEqual({ r0: 1 });

@@ -153,7 +153,7 @@ describe("a node", () => {
     expect(shown(node.assign(3, { id: "r0", life: 2 }))).toEqual(["node.assigned", "keeper.start r0"]);
   });
 
-  it("kills the process of a life that was put out and starts the next one at once", () => {
+  it("kills the process of a life that was evicted and starts the next one at once", () => {
     const node = new Node();
     node.assign(1, { id: "r0", life: 1 });
     expect(node.assign(2, { id: "r0", life: 2 }).at(-1)).toEqual({ type: "keeper.end", id: "r0", how: "kill" });

@@ -50,7 +50,7 @@ describe("an order without an answer", () => {
   });
 
   it.each([order("step.apply"), order("weights.pull"), stop])(
-    "of kind $kind for the third time in a row puts its member out",
+    "of kind $kind for the third time in a row evicts its member",
     (last) => {
       const change = planOverdue(owing(last, 2));
       expect(linesOf(change?.effects ?? [])).toEqual(["! member.died", "p0 replica.fenced"]);

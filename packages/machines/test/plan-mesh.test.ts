@@ -108,7 +108,7 @@ describe("a mesh", () => {
     expect(planMesh({ ...broken, nowMs: 1_500 })?.state.mesh).toMatchObject({ epoch: 3, members: ["p0", "p1"] });
   });
 
-  it("puts out who has not joined by the deadline, and tells them", () => {
+  it("evicts who has not joined by the deadline, and tells them", () => {
     const state = working();
     const building = { ...state, mesh: { ...state.mesh, state: "building" as const, built: ["p1"], dueAtMs: 1_000 } };
     const change = planMesh(building);

@@ -264,7 +264,7 @@ describe("the outcome of a step", () => {
     expect(ledgerOf(state)).toEqual({ admitted: 8, trained: 0, aborted: 0, quarantined: 8, pending: 0 });
   });
 
-  it("puts out who has not voted by the deadline and runs again with the others", () => {
+  it("evicts who has not voted by the deadline and runs again with the others", () => {
     const late = { ...stepping({ p0: voteFor(4) }), nowMs: 5_000 };
     expect(planStepOutcome({ ...late, nowMs: 4_999 })).toBeNull();
     const { state, lines } = outcomeOf(late);

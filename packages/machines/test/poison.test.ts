@@ -48,7 +48,7 @@ function died(state: ControllerState, holder: string): ControllerState {
   return { ...released.state, members };
 }
 
-/** The holder hangs until it is put out, and a new life of it joins. */
+/** The holder hangs until it is evicted, and a new life of it joins. */
 function hung(state: ControllerState, holder: string): ControllerState {
   const { incarnation } = memberOf(holder, 99);
   const known = withMember(state, holder, { incarnation });

@@ -108,7 +108,7 @@ describe("a receipt", () => {
 
   const lie = [receiptOf(4, 3, { aborted: 9 })];
 
-  it("that can not be true puts its sender out with the third lease, and another life of it begins anew", () => {
+  it("that can not be true evicts its sender with the third lease, and another life of it begins anew", () => {
     const twice = report(report(start(), lie, "1-1").state, lie, "1-7");
     expect(twice.state.members.r0?.refused).toBe(2);
     const out = report(twice.state, lie, "1-8");
@@ -171,7 +171,7 @@ describe("a batch that nobody can read", () => {
     expect(detailOf(9)).toMatch(/ 4\.7 of somebody in message 407 and 1 more: message 401: malformed$/);
   });
 
-  it("puts its writer out the third time", () => {
+  it("evicts its writer the third time", () => {
     const change = (refused: number) => {
       const state = running();
       const writer = { ...state.members.r0, refused } as NonNullable<ControllerState["members"][string]>;

@@ -1,4 +1,4 @@
-/** Slow members: named after five slow steps of ten, given less, put out after twenty at twice the median (semantics 6.10, B4, L8). */
+/** Slow members: named after five slow steps of ten, given less, evicted after twenty at twice the median (semantics 6.10, B4, L8). */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { leaseShareOf, noteGroups, noteStep } from "../src/controller/members/paces.ts";
@@ -48,7 +48,7 @@ describe("a trainer that is slower than the others", () => {
     expect(run(named.state, steps(10, { p0: 100, p1: 100, p2: 100 })).alarms).toEqual(["p2 keeps up again"]);
   });
 
-  it("is put out after twenty steps at twice the median, and told", () => {
+  it("is evicted after twenty steps at twice the median, and told", () => {
     const lame = { p0: 100, p1: 110, p2: 220 };
     expect(run(start(), steps(19, lame)).said).toEqual(["! alarm.raised"]);
     const { said, state } = run(start(), steps(20, lame));
@@ -100,7 +100,7 @@ describe("a trainer that is slower than the others", () => {
     expect(planStragglers({ ...late, members: reborn })).toBeNull();
   });
 
-  it("is never put out of a mesh of two: neither is the measure of the other", () => {
+  it("is never evicted from a mesh of two: neither is the measure of the other", () => {
     expect(run(start(["p0", "p1"]), steps(60, { p0: 1, p1: 1_000 })).said).toEqual([]);
   });
 
@@ -112,7 +112,7 @@ describe("a trainer that is slower than the others", () => {
 });
 
 describe("trainers of one speed", () => {
-  it("are never put out, whatever the noise below twice the median", () => {
+  it("are never evicted, whatever the noise below twice the median", () => {
     const noise = fc.array(fc.tuple(fc.integer({ min: 51, max: 100 }), fc.integer({ min: 51, max: 100 })), {
       minLength: 40,
       maxLength: 60,
@@ -184,7 +184,7 @@ describe("a sampler that is slower than the others", () => {
     expect(Math.abs(found / share - 1)).toBeLessThan(0.05);
   });
 
-  it("is never put out: nobody waits for more than its share", () => {
+  it("is never evicted: nobody waits for more than its share", () => {
     let state = samplers([10, 10, 1_000]);
     for (let i = 0; i < 40; i++) {
       state = noteStep(state);

@@ -221,7 +221,7 @@ const compiledSchema = z.strictObject({
     /** Time between deep health checks of a rollout's engine. */
     intervalMs: positive,
     timeoutMs: positive,
-    /** Failed checks in a row after which the replica is put out. */
+    /** Failed checks in a row after which the replica is evicted. */
     failureThreshold: atLeastOne,
     /** Suspicion level (φ) of a silent replica. */
     phi: positive,

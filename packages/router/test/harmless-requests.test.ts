@@ -27,7 +27,7 @@ function poolOf(versions: Readonly<Record<string, string>>): Pool {
   return pool;
 }
 
-test("a request that fails at each engine puts none of them out, however often it comes", async () => {
+test("a request that fails at each engine takes none of them out of service, however often it comes", async () => {
   const engines = await Promise.all(["1", "1", "1"].map((version) => startEngine({ version, kind: "vllm" })));
   const { ask, router } = await openRouter(engines, {
     ...patient,
@@ -42,7 +42,7 @@ test("a request that fails at each engine puts none of them out, however often i
   );
 });
 
-test("an engine that fails what another one answers is still put out", async () => {
+test("an engine that fails what another one answers is still taken out of service", async () => {
   const [bad, good] = [await startEngine({ version: "1" }), await startEngine({ version: "1" })];
   const { ask, router } = await openRouter([bad, good], {
     ...patient,
@@ -105,7 +105,7 @@ test.each([
   expect(failureOfCode(code)).toBe(kind);
 });
 
-test("a name service that does not answer puts no engine out at once", async () => {
+test("a name service that does not answer takes no engine out of service at once", async () => {
   const { router, ask } = await openRouter(["http://nowhere.invalid:1"], {
     pool: { health: { firstWaitMs: 60_000 } },
     queue: { queueTimeoutMs: 50 },

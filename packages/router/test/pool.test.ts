@@ -218,7 +218,7 @@ describe("health", () => {
       expect(stateOf(pool, "a")).toBe("quarantined");
     });
 
-    test("comes back after an interval, on trial: one more failure puts it out for twice as long, up to 32 intervals", () => {
+    test("comes back after an interval, on trial: one more failure takes it out of service for twice as long, up to 32 intervals", () => {
       const pool = poolOf(["a", "b"]);
       for (let i = 0; i < 4; i++) ask(pool, 40 * i);
       let backAtMs = 120;

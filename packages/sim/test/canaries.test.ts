@@ -31,7 +31,7 @@ const sample = [
   ["pause-without-end", "L3"],
   ["memory-not-used", "S24"],
   ["leftovers-stay", "S39"],
-  ["put-out-on-nodes", "L6"],
+  ["evicted-on-nodes", "L6"],
   ["shard-vote-of-one-rank", "S22"],
   ["shard-not-taken", "S28"],
 ] as const;

@@ -34,7 +34,7 @@ const graceMinMs = 3_600_000;
 
 /**
  * Versions that stay while the controller has named none of those that are here: it may still come to name any that was written, also by who died, once
- * it hears of it. It puts out who leaves three orders unanswered, so it hears of more than these from nobody.
+ * it hears of it. It evicts who leaves three orders unanswered, so it hears of more than these from nobody.
  */
 const unnamedMax = 8;
 

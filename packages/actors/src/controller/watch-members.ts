@@ -21,7 +21,7 @@ export interface DueNow {
   readonly verdicts: readonly VerdictEvent[];
   /** Questions to send. */
   readonly probes: readonly Probe[];
-  /** Said once when the detector stops to put anybody out; else `null`. */
+  /** Said once when the detector stops evicting anybody; else `null`. */
   readonly alarm: string | null;
   /** A connection to the broker that ends too often; else `null`. */
   readonly outages: string | null;
@@ -48,7 +48,7 @@ export interface MemberWatch {
   beats(): ReadonlyMap<string, Beat>;
 }
 
-/** A life that was put out and speaks within this time was put out wrongly, or had stood still. */
+/** A life that was evicted and speaks within this time was evicted wrongly, or had stood still. */
 const falseWithinMs = 600_000;
 const evictedMax = 256;
 
@@ -63,7 +63,7 @@ class Watch implements MemberWatch {
   readonly #detector: FailureDetector;
   readonly #meters: ReturnType<typeof watchMetersOn>;
   readonly #beats = new Map<string, Beat>();
-  /** Lives that were put out lately, and when. */
+  /** Lives that were evicted lately, and when. */
   readonly #evicted = new Map<string, number>();
   /** Of the members that were looked at last: nobody beats, answers or blames under the name of another role's member. */
   #roles: ReadonlyMap<string, string> = new Map();
@@ -151,7 +151,7 @@ class Watch implements MemberWatch {
     if (this.#evicted.size > evictedMax && oldest !== undefined) this.#evicted.delete(oldest);
   }
 
-  /** Counts a life that was put out and speaks again. Beats on their way when the verdict fell are none. */
+  /** Counts a life that was evicted and speaks again. Beats on their way when the verdict fell are none. */
   #rise(incarnation: string, nowMs: number): void {
     const evictedMs = this.#evicted.get(incarnation);
     if (evictedMs === undefined) return;

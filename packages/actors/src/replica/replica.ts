@@ -1,5 +1,5 @@
 /**
- * A replica's process: one incarnation after another. An incarnation registers, works, and leaves; one that was put out comes back
+ * A replica's process: one incarnation after another. An incarnation registers, works, and leaves; one that was evicted comes back
  * as a new one, with nothing of the old left.
  */
 import { Incarnation } from "./incarnation.ts";
@@ -12,13 +12,13 @@ export interface Replica {
   readonly ended: Promise<ReplicaEnd>;
 }
 
-/** Who lived so long was not put out by another process that has its name. */
+/** Who lived so long was not evicted by another process that has its name. */
 const goodLifeMs = 10_000;
 const pauseMaxMs = 5_000;
 /** How long a life that was told to stop may still take to begin: a broker that takes connections and never answers is not waited for. */
 const beginMs = 2_000;
 
-/** Pause before the next life, after so many short ones in a row: two processes of one name put each other out, and must not do so without end. */
+/** Pause before the next life, after so many short ones in a row: two processes of one name evict each other, and must not do so without end. */
 export function comebackDelayMs(shortLives: number): number {
   return shortLives <= 1 ? 0 : Math.min(pauseMaxMs, 250 * 2 ** (shortLives - 2));
 }

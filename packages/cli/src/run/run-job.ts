@@ -264,7 +264,7 @@ class Run {
     }
   }
 
-  /** The one that acted comes back at once and acts again; any other stands by, or two would put each other out for ever. */
+  /** The one that acted comes back at once and acts again; any other stands by, or two would evict each other for ever. */
   #controllerSpec(id: string, args: readonly string[]): ChildSpec {
     const plain = args.filter((arg) => arg !== "--standby");
     const again = async ({ pid, code }: ChildExit): Promise<readonly string[]> => {

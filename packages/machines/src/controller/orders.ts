@@ -1,10 +1,10 @@
-/** Orders that were not answered in time, and members that are put out because of it. */
+/** Orders that were not answered in time, and members that are evicted because of it. */
 
 import { keptFold } from "../table/fold.ts";
 import { entriesOf } from "../table/table.ts";
 import { type Change, type ControllerEffect, command } from "./events.ts";
 import { releaseLease } from "./groups/leases.ts";
-import { putOut } from "./members/apply-membership.ts";
+import { evictMember } from "./members/apply-membership.ts";
 import { crowd } from "./members/crowd.ts";
 import type { VersionOrder } from "./order.ts";
 import { type ControllerState, type Lease, type Member, withMember } from "./state.ts";
@@ -16,14 +16,14 @@ const unansweredMax = 3;
 export function evict(state: ControllerState, members: readonly Member[], evidence: string): Change<ControllerState> {
   return members.reduce<Change<ControllerState>>(
     (change, member) => {
-      const removed = putOut(change.state, member, { evidence, by: "deadline", silentMs: 0 });
+      const removed = evictMember(change.state, member, { evidence, by: "deadline", silentMs: 0 });
       return { state: removed.state, effects: [...change.effects, ...removed.effects] };
     },
     { state, effects: [] },
   );
 }
 
-/** Puts out a member that computes otherwise than it should: its next life waits also when the first one is known to have ended. Pure. */
+/** Evicts a member that computes otherwise than it should: its next life waits also when the first one is known to have ended. Pure. */
 export function evictHeld(state: ControllerState, member: Member, evidence: string): Change<ControllerState> {
   const out = evict(state, [member], evidence);
   const { [member.id]: eviction } = out.state.evictions;
@@ -33,7 +33,7 @@ export function evictHeld(state: ControllerState, member: Member, evidence: stri
   return { state: { ...out.state, evictions }, effects: out.effects };
 }
 
-/** Sends overdue orders again, or forgets them so that the planners decide anew; puts out who never answers. Pure. */
+/** Sends overdue orders again, or forgets them so that the planners decide anew; evicts who never answers. Pure. */
 export function planOverdue(state: ControllerState): Change<ControllerState> | null {
   const { members, leases, nowMs } = state;
   const overdue = crowd.select(

@@ -1,5 +1,5 @@
 /**
- * The watchdog on progress (semantics 6.12): when no step is committed and no group finished for a long time, it first says so, then puts out
+ * The watchdog on progress (semantics 6.12): when no step is committed and no group finished for a long time, it first says so, then evicts
  * who holds the job up, then rebuilds, then goes back to the newest checkpoint, and at last ends the job with what it knows. It waits for as
  * long as somebody is missing, and that time does not count.
  */
@@ -53,7 +53,7 @@ interface Act extends Change<ControllerState> {
 function actOf(state: ControllerState, stage: number): Act {
   const blamed = holdingUp(state);
   const names = listText([...new Set(blamed.map(({ id }) => id))]) || "nobody";
-  // Nobody is to blame for a full stream: whoever is put out, or what begins anew, finds it full again.
+  // Nobody is to blame for a full stream: whoever is evicted, or what begins anew, finds it full again.
   if (state.heldBack && stage < lastStage) return { state, effects: [], says: "the groups stream is full" };
   if (stage === 1) return { state, effects: [], says: `waiting for ${names}` };
   if (stage === 2) {

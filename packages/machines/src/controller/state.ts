@@ -100,13 +100,13 @@ export interface Pace {
   readonly isReported: boolean;
 }
 
-/** What is remembered of a replica that was put out: the n-th time within an hour it stays out for a while. */
+/** What is remembered of a replica that was evicted: the n-th time within an hour it stays out for a while. */
 export interface Eviction {
   readonly times: readonly AtMs[];
   readonly untilMs: AtMs;
   /** Its successor waits although it has ended: what was wrong was not the process. */
   readonly isHeld?: boolean;
-  /** The process that was put out; once it has ended, its successor need not wait. */
+  /** The process that was evicted; once it has ended, its successor need not wait. */
   readonly host: string;
   readonly pid: number;
 }

@@ -6,7 +6,7 @@
 const suspectsMin = 2;
 const suspectsShare = 0.2;
 
-/** Whether anybody may be put out now. */
+/** Whether anybody may be evicted now. */
 export class Brake {
   #untilMs = 0;
   #fresh: { readonly id: string; readonly atMs: number }[] = [];
@@ -17,7 +17,7 @@ export class Brake {
     this.#fresh = [];
   }
 
-  /** True while nobody may be put out for silence. */
+  /** True while nobody may be evicted for silence. */
   isOn(nowMs: number): boolean {
     return nowMs < this.#untilMs;
   }

@@ -119,7 +119,7 @@ export class FailureDetector {
     this.#brake.pull(nowMs, this.#timing.deadAfterMs.policy);
   }
 
-  /** True while nobody is put out because the view is or was bad. */
+  /** True while nobody is evicted because the view is or was bad. */
   isBraked(nowMs: number): boolean {
     return this.#brake.isOn(nowMs);
   }
@@ -252,7 +252,7 @@ export class FailureDetector {
     probes.push({ id, incarnation, nonce: this.#nonces });
   }
 
-  /** Puts out one end of a data path that stays broken while both ends are heard. */
+  /** Evicts one end of a data path that stays broken while both ends are heard. */
   #cutLink(members: readonly Watched[], { nowMs, factor, timing }: Moment): Verdict | null {
     if (this.#brake.isOn(nowMs)) return null;
     const isHeard = ({ id }: Watched): boolean => {
@@ -271,7 +271,7 @@ export class FailureDetector {
   }
 
   /**
-   * Puts out a member whose connection ends again and again while others of its role stay connected. Where it is not the only one, the cause is not
+   * Evicts a member whose connection ends again and again while others of its role stay connected. Where it is not the only one, the cause is not
    * on its side: an outage of the broker, or of a network between, hits many.
    */
   #cutFlapper(flapper: Watched | null, members: readonly Watched[], { nowMs }: Moment): Verdict | null {

@@ -46,7 +46,7 @@ export interface Probe {
 export interface Look {
   readonly verdicts: readonly Verdict[];
   readonly probes: readonly Probe[];
-  /** Why nobody is put out now, said once when that begins; `null` otherwise. */
+  /** Why nobody is evicted now, said once when that begins; `null` otherwise. */
   readonly alarm: string | null;
   /** A connection to the broker that ends too often, said once in a while; else `null`. */
   readonly outages: string | null;

@@ -179,7 +179,7 @@ function want(context: NodeContext, wanted: Body<"node.assign">["replicas"][numb
   if (isFine) return { context: put(context, id, next), effects: [] };
   if (kept.state === "left") return start(context, id, next);
   if (kept.state === "retired") return start(context, id, { ...next, deaths: [] });
-  // A life that the controller has put out can not be trusted to leave by itself, and one on devices of others may not go on.
+  // A life that the controller has evicted can not be trusted to leave by itself, and one on devices of others may not go on.
   const ended = put(context, id, { ...next, state: "ending" });
   return { context: ended, effects: [{ type: "keeper.end", id, how: "kill" }] };
 }

@@ -36,7 +36,7 @@ export interface BarrierEnd {
 /** A barrier between its first arrival and whatever is kept of it. Plain JSON. */
 export interface Barrier {
   readonly rules: BarrierRules;
-  /** Ranks that were put out before it began: nobody waits for them. */
+  /** Ranks that were evicted before it began: nobody waits for them. */
   readonly absent: readonly number[];
   readonly openedAtMs: number;
   readonly dueAtMs: number;

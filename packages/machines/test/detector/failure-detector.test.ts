@@ -287,7 +287,7 @@ describe("members that miss each other", () => {
     expect(watcher.pass(1_000, ["p0", "p1", "p2"])).toEqual(["p1 dead peers"]);
   });
 
-  it("cost one its place once, although the controller may take a while to put it out", () => {
+  it("cost one its place once, although the controller may take a while to evict it", () => {
     const watcher = new Watcher(["p0", "p1", "p2"]);
     const { members } = watcher;
     for (let i = 0; i < 6; i++) {
@@ -419,7 +419,7 @@ describe("an engine that fails its health checks", () => {
 describe("a bad view", () => {
   const ids = ["p0", "p1", "r0", "r1", "r2", "r3"];
 
-  it("puts nobody out while many fall silent together, and says so; a real death is found a time-out later", () => {
+  it("evicts nobody while many fall silent together, and says so; a real death is found a time-out later", () => {
     const watcher = new Watcher(ids);
     watcher.pass(5_000, ids);
     const dead = ["r0", "r1", "r2"];
@@ -431,7 +431,7 @@ describe("a bad view", () => {
     expect(watcher.said.filter((line) => line.includes("dead"))).toEqual(dead.map((id) => `${id} dead silence`));
   });
 
-  it("puts nobody out for a silence that was long before it was bad; an engine that fails its checks says so itself", () => {
+  it("evicts nobody for a silence that was long before it was bad; an engine that fails its checks says so itself", () => {
     const watcher = new Watcher(ids);
     watcher.pass(5_000, ids);
     const gone = (...which: string[]): void => {
@@ -468,7 +468,7 @@ describe("a bad view", () => {
     expect(watcher.alarms).toEqual([]);
   });
 
-  it("of the watcher's own gives everybody every wait in full, and puts nobody out for a time-out", () => {
+  it("of the watcher's own gives everybody every wait in full, and evicts nobody for a time-out", () => {
     const watcher = new Watcher(["p0"]);
     watcher.pass(3_000, ["p0"]);
     watcher.nowMs += 60_000;

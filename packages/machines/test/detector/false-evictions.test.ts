@@ -1,6 +1,6 @@
 /**
  * The detector alone against a fault-free fleet that is as bad as fleets are: jitter, stalls of main loops and of whole hosts' networks,
- * lost beats, broker failovers. Nobody may be put out (reliability 4.4, L6). `MUSTER_DETECTOR_NODE_HOURS` asks for more hours.
+ * lost beats, broker failovers. Nobody may be evicted (reliability 4.4, L6). `MUSTER_DETECTOR_NODE_HOURS` asks for more hours.
  */
 import { type Random, randomOf } from "@muster/base";
 import { type BeatSeen, FailureDetector, type Watched } from "@muster/machines";

@@ -73,7 +73,7 @@ describe("a member whose connection to the broker ends again and again", () => {
   };
   const dead = (watcher: Watcher) => watcher.said.filter((line) => line.includes("dead"));
 
-  it("is named to the operator, and put out at the tenth time", () => {
+  it("is named to the operator, and evicted at the tenth time", () => {
     const watcher = new Watcher(["p0", "r0", "r1"]);
     watcher.pass(5_000, ["p0", "r0", "r1"]);
     drop(watcher, 3);
@@ -123,7 +123,7 @@ describe("a member whose connection to the broker ends again and again", () => {
       ["r0", "r1", "p0"],
       [],
     ],
-    ["is put out where a third of them has", ["p0", "r0", "r1", "r2"], ["r0", "p0"], ["r0 dead disconnect"]],
+    ["is evicted where a third of them has", ["p0", "r0", "r1", "r2"], ["r0", "p0"], ["r0 dead disconnect"]],
   ])("%s, also one after the other", (_, ids, troubled, expected) => {
     const watcher = new Watcher(ids);
     watcher.pass(5_000, ids);
@@ -140,7 +140,7 @@ describe("a member whose connection to the broker ends again and again", () => {
     expect(dead(watcher)).toEqual(expected);
   });
 
-  it("is not named for ends that are far apart, and not put out", () => {
+  it("is not named for ends that are far apart, and not evicted", () => {
     const watcher = new Watcher(["p0", "r0", "r1"]);
     for (let i = 0; i < 12; i++) {
       drop(watcher, 1);

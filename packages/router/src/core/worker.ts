@@ -140,7 +140,7 @@ function isHeld({ state, heldUntilMs }: Worker, nowMs: number): boolean {
   return (state === "quarantined" || state === "suspect") && nowMs < heldUntilMs;
 }
 
-/** Who comes back from a hold is on trial: the next request that fails puts it out again. */
+/** Who comes back from a hold is on trial: the next request that fails takes it out of service again. */
 function failuresBack({ holdMs, requestFailures }: Worker): number {
   return holdMs > 0 ? requestFailures : 0;
 }

@@ -178,7 +178,7 @@ class Exchange implements AttemptOwner {
     if (outcome.end === "failed" && outcome.kind !== "busy") void this.#tools.checkNow(ticket.workerId);
   }
 
-  /** A request that fails everywhere may be at fault itself: then it must not put all engines out, one after another. */
+  /** A request that fails everywhere may be at fault itself: then it must not take all engines out of service, one after another. */
   #verdictOf(outcome: Outcome, ticket: Ticket): RequestVerdict {
     const verdict = verdictOf(outcome);
     if (verdict.kind !== "failed" || verdict.refused || this.client.headersSent) return verdict;

@@ -1,4 +1,4 @@
-/** Bugs that put out who lives. */
+/** Bugs that evict who lives. */
 import type { Canary } from "./canary.ts";
 import { logicBug, type WrongLine } from "./logic-bug.ts";
 
@@ -15,19 +15,19 @@ const lastVoterOut: WrongLine = {
 
 /** Canaries about members that nothing speaks against. */
 export const evictionCanaries: readonly Canary[] = [
-  logicBug("last-voter-put-out", "the member whose vote is the last to arrive is evicted", {
+  logicBug("last-voter-evicted", "the member whose vote is the last to arrive is evicted", {
     profile: "quiet",
     seedsMax: 30,
     line: lastVoterOut,
   }),
-  logicBug("put-out-long-after", "the same in a job in which somebody was cut off long ago", {
+  logicBug("evicted-long-after", "the same in a job in which somebody was cut off long ago", {
     profile: "quiet",
     seedsMax: 30,
     stage: () => [{ kind: "disconnect", node: "rollout-1", atMs: 1_000, forMs: 500 }],
     shape: (scenario) => ({ ...scenario, safetyMs: 2_000 }),
     line: lastVoterOut,
   }),
-  logicBug("put-out-on-nodes", "the same in a job with nodes, after the fleet was changed", {
+  logicBug("evicted-on-nodes", "the same in a job with nodes, after the fleet was changed", {
     profile: "fleet",
     seedsMax: 30,
     stage: () => [

@@ -1,4 +1,4 @@
-/** Processes in an endless loop: they hear of nothing, so once they are put out, or the job is over, their supervisor ends them. */
+/** Processes in an endless loop: they hear of nothing, so once they are evicted, or the job is over, their supervisor ends them. */
 import type { ControllerState } from "@muster/machines/controller";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";

@@ -86,7 +86,7 @@ function drawShards({ seed, config, safetyMs }: FaultOptions): readonly Fault[] 
   return [
     ...drawShardArms(random),
     { kind: "kill", atMs: atMs(), node: writer(), isSeen: random.next() < 0.5 },
-    // Whoever stands still for so long is put out, wakes up, and goes on with a set that others have.
+    // Whoever stands still for so long is evicted, wakes up, and goes on with a set that others have.
     { kind: random.next() < 0.5 ? "pause" : "suspend", atMs: atMs(), forMs: stillMs(), node: writer() },
     ...(random.next() < 0.3 ? [{ kind: "second-controller", atMs: atMs() } as const] : []),
     ...(random.next() < 0.4 ? loseOthers() : []),
@@ -140,7 +140,7 @@ function drawLeaver(options: FaultOptions): readonly Fault[] {
   return node === undefined ? [] : [{ kind: "drain", atMs: Math.round(random.next() * safetyMs), node }];
 }
 
-/** Fewer lies than put a sampler out. */
+/** Fewer lies than evict a sampler. */
 function drawUnsound(safetyMs: number, random: Random): readonly Fault[] {
   if (random.next() >= unsoundShare) return [];
   const kind = random.next() < 0.5 ? "spoil" : "misreport";

@@ -37,7 +37,7 @@ export function allowanceOf({ config, work, faults }: Scenario): Allowance {
   const batch = largestBatch(config, faults);
   const rounds = Math.ceil(batch.groupsPerStep / limits.chunkGroups);
   const sampleMs = rounds * work.responseMs * 6;
-  // What hangs its holder hangs one after the other: each is found out, put out and started again.
+  // What hangs its holder hangs one after the other: each is found out, evicted and started again.
   const hangMs = (work.hangerRate ?? 0) > 0 ? failure.engineCrash.attempts * (2 * health.hungMaxMs + 15_000) : 0;
   const trainMs = batch.microShards * batch.minibatches * (work.shardMs + work.stageMs);
   return {

@@ -59,7 +59,7 @@ export function outagesOf(faults: readonly Fault[]): readonly Outage[] {
 }
 
 /**
- * Until when, in ms of the world, it may be explained that somebody who lives is put out: some time after the last fault that left a silence, or a
+ * Until when, in ms of the world, it may be explained that somebody who lives is evicted: some time after the last fault that left a silence, or a
  * wrong word, has healed. 0 where there is none; never where an operator changes the fleet. Pure.
  */
 export function explainedUntilMs(scenario: Scenario): number {

@@ -346,7 +346,7 @@ export class Witness implements ClusterObserver {
     return (this.#overflows && isNeverFinite) || isOverCeiling || (this.#checkpoints?.isAllDamaged(state) ?? false);
   }
 
-  /** Whoever lives is a member, and as many are as are wanted. Who has to wait is waited for once: nobody may be put out any more. */
+  /** Whoever lives is a member, and as many are as are wanted. Who has to wait is waited for once: nobody may be evicted any more. */
   #checkWhole(world: World, mayWait = true): void {
     const { state } = this.#journal;
     const dueMs = this.#members.checkAdmitted(state, world.nowMs, mayWait);

@@ -10,8 +10,8 @@ import { modelsOf } from "../support/models.ts";
 
 const timeout = 60_000;
 
-/** One replica is put out near the end of the faults, and may come back only long after the promises of L1 and L3 are due. */
-function putOutLate(seed: number, node: string, readmitAfterMs: number): Scenario {
+/** One replica is evicted near the end of the faults, and may come back only long after the promises of L1 and L3 are due. */
+function evictLate(seed: number, node: string, readmitAfterMs: number): Scenario {
   const drawn = drawScenario(seed, "kills");
   const { config, safetyMs } = drawn;
   const { deadAfterMs } = config.timing;
@@ -23,15 +23,15 @@ function putOutLate(seed: number, node: string, readmitAfterMs: number): Scenari
   };
 }
 
-describe("a replica that was put out for long", () => {
+describe("a replica that was evicted for long", () => {
   it("may be no member for as long as its pause lasts (L3)", { timeout }, async () => {
-    const run = await runScenario(putOutLate(2, "policy-1", 150_000));
+    const run = await runScenario(evictLate(2, "policy-1", 150_000));
     expect(run.violations).toEqual([]);
     expect(run.virtualMs).toBeGreaterThan(run.scenario.safetyMs + 300_000);
   });
 
   it("may keep a job from its work that has nobody else (L1)", { timeout }, async () => {
-    const drawn = putOutLate(9, "rollout-1", 300_000);
+    const drawn = evictLate(9, "rollout-1", 300_000);
     const { config } = drawn;
     const replicas = { ...config.replicas, rollout: 1 };
     const run = await runScenario({
@@ -41,11 +41,11 @@ describe("a replica that was put out for long", () => {
     expect(run.violations).toEqual([]);
   });
 
-  it("is a member once its pause is over, and waits no longer than the times it was put out lead to", () => {
+  it("is a member once its pause is over, and waits no longer than the times it was evicted lead to", () => {
     const { process } = modelsOf();
     const one = process("policy-1", "policy");
     const waiting = { "policy-1": { incarnation: "i1", body: {} as Body<"replica.register"> } };
-    // Put out three times, the last time at 100 s: 2 s doubled twice.
+    // Evicted three times, the last time at 100 s: 2 s doubled twice.
     const evictions = {
       "policy-1": { times: [80_000, 90_000, 100_000], untilMs: Number.MAX_SAFE_INTEGER, host: "h", pid: 1 },
     };

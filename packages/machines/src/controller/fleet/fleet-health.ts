@@ -85,7 +85,7 @@ const reasons: Readonly<Record<FleetHealth, string>> = {
   LEFT: "it is gone",
 };
 
-/** A life of several processes whose member is gone: the others end with it. It is over already where the end of a process was what put it out. */
+/** A life of several processes whose member is gone: the others end with it. It is over already where the end of a process was what evicted it. */
 function whenPutOut(state: ControllerState, id: string, replica: FleetReplica): Change<ControllerState> {
   const { node, group } = replica;
   const isRunning = replica.process !== null && replica.process.life >= replica.life;
@@ -120,7 +120,7 @@ function seenOf(replica: FleetReplica, member: Member | undefined, health: Fleet
   if (isSettled && member && member.incarnation !== replica.member?.incarnation)
     return { member: { incarnation: member.incarnation, pid: member.pid } };
   if (health !== "DEAD" || replica.health === "DEAD") return {};
-  // Put out and still running: only another process is to be trusted again.
+  // Evicted and still running: only another process is to be trusted again.
   const running = replica.process;
   const isRunning = !replica.group && !member && running !== null && running.pid === replica.member?.pid;
   return isRunning ? { life: Math.max(replica.life, running.life + 1) } : {};

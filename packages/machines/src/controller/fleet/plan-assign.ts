@@ -30,7 +30,7 @@ export function planAssign(state: ControllerState): Change<ControllerState> | nu
 
 /**
  * What should run on a node: who is released stays until it has left the job, so that it can hand its work back. When the job is over nobody
- * who has left it, or was put out, runs again.
+ * who has left it, or was evicted, runs again.
  */
 function assignmentOf(state: ControllerState, { id: node }: Member) {
   const own = Object.entries(state.fleet.replicas).filter(([id, replica]) => {

@@ -2,7 +2,7 @@
 import { decideFailure, type FailureKind, firstSeqOf, type GroupReceipt, type WorkItem } from "@muster/protocol";
 import { withEntry } from "../../table/table.ts";
 import { announce, type Change, type ControllerEffect, type ReportOf } from "../events.ts";
-import { putOut } from "../members/apply-membership.ts";
+import { evictMember } from "../members/apply-membership.ts";
 import { noteGroups } from "../members/paces.ts";
 import { moved } from "../progress.ts";
 import { stalenessOf } from "../settings.ts";
@@ -102,7 +102,11 @@ export function applyReturned(state: ControllerState, event: ReportOf<"groups.re
   const noted = failure === "oom" ? noteShortage(paused, member) : { state: paused, effects: [] };
   effects.push(...noted.effects);
   if (!isRestart(state, failure, returned)) return { state: noted.state, effects };
-  const removed = putOut(noted.state, member, { evidence: `its engine failed: ${reason}`, by: "engine", silentMs: 0 });
+  const removed = evictMember(noted.state, member, {
+    evidence: `its engine failed: ${reason}`,
+    by: "engine",
+    silentMs: 0,
+  });
   return { state: removed.state, effects: [...effects, ...removed.effects] };
 }
 

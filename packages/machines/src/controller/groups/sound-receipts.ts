@@ -5,13 +5,13 @@
 import { rewardMax } from "@muster/base";
 import type { BatchPart, Body, GroupReceipt, WorkItem } from "@muster/protocol";
 import { announce, type Change, type ReportOf } from "../events.ts";
-import { putOut } from "../members/apply-membership.ts";
+import { evictMember } from "../members/apply-membership.ts";
 import { groupsIn } from "../sizes.ts";
 import type { ControllerState, KeptReceipt } from "../state.ts";
 import { withMember } from "../state.ts";
 import { finishItems, requeue, withGroups } from "./leases.ts";
 
-/** Leases with receipts that could not be true after which their sender is put out: a new life of it may count right. */
+/** Leases with receipts that could not be true after which their sender is evicted: a new life of it may count right. */
 const refusedMax = 3;
 
 /** Groups that an alarm names. */
@@ -117,14 +117,14 @@ function blame(state: ControllerState, id: string, evidence: string): Change<Con
   const member = state.members[id];
   if (!member) return { state, effects: [] };
   const refused = (member.refused ?? 0) + 1;
-  if (refused >= refusedMax) return putOut(state, member, { evidence, by: "engine", silentMs: 0 });
+  if (refused >= refusedMax) return evictMember(state, member, { evidence, by: "engine", silentMs: 0 });
   const retryAtMs = state.nowMs + state.plan.timing.commandMs / 5;
   return { state: withMember(state, id, { refused, retryAtMs }), effects: [] };
 }
 
 /**
  * Drops the receipts of groups that trainers could not read: they are sampled again. Each time that counts against who wrote them, so that a replica
- * which writes nothing that can be read is put out. Pure.
+ * which writes nothing that can be read is evicted. Pure.
  */
 export function sampleUnreadable(
   state: ControllerState,

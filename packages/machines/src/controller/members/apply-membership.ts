@@ -109,7 +109,7 @@ const admitted = ({ id, incarnation }: { readonly id: string; readonly incarnati
 /** Why a replica is not admitted, or `null`. Pure. */
 export function refusalOf(state: ControllerState, id: string, body: Body<"replica.register">): string | null {
   if (state.ending) return `the job is ending: ${state.ending.reason}`;
-  // Its place may be given away while its node can not be reached: two of one name would put each other out for ever.
+  // Its place may be given away while its node can not be reached: two of one name would evict each other for ever.
   const placed = state.fleet.replicas[id];
   const node = placed?.node ?? null;
   if (node !== null && body.node !== undefined && body.node !== node)
@@ -179,7 +179,7 @@ export function applyExited(state: ControllerState, event: ReportOf<"process.exi
 }
 
 /** Removes a member that may still live. It is told, so that it comes back as a new incarnation once it can. Pure. */
-export function putOut(state: ControllerState, member: Member, why: Evidence): Change<ControllerState> {
+export function evictMember(state: ControllerState, member: Member, why: Evidence): Change<ControllerState> {
   const removed = removeMember(state, member, { how: "died", ...why });
   return {
     state: withEviction(removed.state, member),

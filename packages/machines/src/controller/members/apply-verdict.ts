@@ -3,7 +3,7 @@
 import { announce, type Change, type VerdictEvent } from "../events.ts";
 import { releaseHolder } from "../groups/leases.ts";
 import { type ControllerState, type Member, withMember } from "../state.ts";
-import { type Evidence, nameOf, putOut } from "./apply-membership.ts";
+import { type Evidence, evictMember, nameOf } from "./apply-membership.ts";
 
 /** Who hangs again within this time is out. */
 const hangAgainMs = 600_000;
@@ -18,7 +18,7 @@ export function applyVerdict(state: ControllerState, event: VerdictEvent): Chang
   const why = { evidence: event.evidence, by: event.kind, silentMs: event.silentMs };
   switch (event.type) {
     case "verdict.dead":
-      return putOut(state, member, why);
+      return evictMember(state, member, why);
     case "verdict.hung":
       return applyHung(state, member, why);
     case "verdict.suspect":
@@ -39,7 +39,7 @@ function applyHung(state: ControllerState, member: Member, why: Evidence): Chang
   const { nowMs } = state;
   const fact = announce("member.hung", { ...nameOf(member), ...why });
   if (member.hungAtMs !== null && nowMs - member.hungAtMs < hangAgainMs) {
-    const out = putOut(state, member, { ...why, evidence: `hangs again: ${why.evidence}` });
+    const out = evictMember(state, member, { ...why, evidence: `hangs again: ${why.evidence}` });
     return { state: out.state, effects: [fact, ...out.effects] };
   }
   const marked = withMember(withHealth(state, member, "hung"), member.id, { hungAtMs: nowMs });

@@ -1,5 +1,5 @@
 /**
- * Flap control: a replica that was put out comes back after a pause that doubles with each time within an hour (reliability 4.2). Who left,
+ * Flap control: a replica that was evicted comes back after a pause that doubles with each time within an hour (reliability 4.2). Who left,
  * or was seen to end, need not wait: only verdicts count, because only they can be wrong.
  */
 import type { Body } from "@muster/protocol";
@@ -12,7 +12,7 @@ const pauseMaxMs = 600_000;
 const idsMax = 256;
 const timesMax = 16;
 
-/** Remembers that a member was put out. Pure. */
+/** Remembers that a member was evicted. Pure. */
 export function withEviction(
   state: ControllerState,
   { id, host, pid }: Pick<Member, "id" | "host" | "pid">,

@@ -22,7 +22,7 @@ export interface Member {
   /** Where each of its processes serves its shard of what it holds; absent, or `null`, where one process serves all. */
   readonly ranks?: Body<"weights.held">["ranks"] | null;
   readonly health: "healthy" | "suspect" | "hung" | "draining";
-  /** When it was found hanging last; a second time soon after puts it out. */
+  /** When it was found hanging last; a second time soon after evicts it. */
   readonly hungAtMs: AtMs | null;
   /** When its last suspicions ended, within an hour: too many make it the last choice as a source of weights. */
   readonly recoveries: readonly AtMs[];

@@ -7,7 +7,7 @@ import { keptFold } from "../../table/fold.ts";
 import { entriesOf, sizeOf, withEntry } from "../../table/table.ts";
 import { type ControllerState, type Member, meshMembersOf, type Pace, type StepPace } from "../state.ts";
 
-/** Steps that are remembered: as many as it takes to put a trainer out. */
+/** Steps that are remembered: as many as it takes to evict a trainer. */
 export const paceSteps = 20;
 
 /** Fewer than three have no median that one of them does not make. */

@@ -1,6 +1,6 @@
 /**
  * What is done about slow members (semantics 6.10, reliability B4, L8): a trainer is named first, and only one that
- * has taken at least twice as long as the others for twenty steps is put out, because they wait for it in every step.
+ * has taken at least twice as long as the others for twenty steps is evicted, because they wait for it in every step.
  */
 import { keptFold } from "../../table/fold.ts";
 import { announce, type Change, type ControllerEffect } from "../events.ts";
@@ -11,7 +11,7 @@ import { paceOf, paceSteps } from "./paces.ts";
 const reportWindow = 10;
 const reportAfter = 5;
 
-/** Names who has become slow or is no longer, and puts out who is far too slow. Pure. */
+/** Names who has become slow or is no longer, and evicts who is far too slow. Pure. */
 export function planStragglers(state: ControllerState): Change<ControllerState> | null {
   if (state.ending || state.step.state === "running") return null;
   const reported = report(state);

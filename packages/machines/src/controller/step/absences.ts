@@ -23,7 +23,7 @@ export function withMissed(state: ControllerState, { from, body }: ReportOf<"mes
   return { ...mesh, failed: { reporters: [...reporters, from], missed: { ...missed, ...more } } };
 }
 
-/** Counts who was absent from the epoch that failed, and puts out who was for too long; `null` when there is nothing to count. Pure. */
+/** Counts who was absent from the epoch that failed, and evicts who was for too long; `null` when there is nothing to count. Pure. */
 export function countAbsences(state: ControllerState): Change<ControllerState> | null {
   const { failed, ...mesh } = state.mesh;
   if (mesh.state !== "broken" || !failed) return null;

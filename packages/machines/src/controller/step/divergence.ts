@@ -1,6 +1,6 @@
 /**
  * Trainers that compute other weights than the majority (F3). Once is a flipped bit; one that differs again and again has a host or a build
- * that computes wrong, and every step of it is for nothing: it is put out, and its next life has to wait also when the first one is known to
+ * that computes wrong, and every step of it is for nothing: it is evicted, and its next life has to wait also when the first one is known to
  * have ended.
  */
 import type { Change } from "../events.ts";
