@@ -1,4 +1,4 @@
-// The ordered sum and the streaming copy against the plain way to write them.
+// The sums and the streaming copy against the plain way to write them.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -10,8 +10,10 @@
 #include "cpu/ordered_sum.h"
 #include "cpu/stream_copy.h"
 #include "cpu/typed_sum.h"
+#include "support.h"
 
 using namespace muster;
+using namespace muster::test;
 
 TEST("the limit of the host is measured with bytes like those of weights: no line of the cache is all zeros") {
   constexpr size_t kLine = 64, kBytes = 4096 + 3;
@@ -84,6 +86,52 @@ TEST("a large sum has the bits of a small one, whatever it is divided by and how
       }
     }
   }
+}
+
+TEST("a sum along the tree has the same bits from whatever nodes it is put together, small or large") {
+  std::mt19937 random(12);
+  std::normal_distribution<float> normal(0, 100);
+  for (const uint32_t count : {1u, 2u, 3u, 5u, 8u, 13u, 16u, 17u, 32u, 100u}) {
+    const size_t elements = count <= 17 ? 70'001 : 1'500;
+    std::vector<std::vector<float>> shards(count, std::vector<float>(elements));
+    for (auto& shard : shards)
+      for (float& value : shard) value = normal(random);
+    const TreeNode root{0, count};
+    std::vector<float> expected(elements);
+    for (size_t i = 0; i < elements; i++) expected[i] = alongTree(0, count, [&](uint32_t s) { return shards[s][i]; });
+    const auto leavesOf = [&](const TreeNode& node) {
+      std::vector<NodeSum> leaves;
+      for (uint32_t s = node.first; s < node.first + node.shards; s++) leaves.push_back({{s, 1}, shards[s].data()});
+      return leaves;
+    };
+    for (const uint32_t ranks : {1u, 2u, 3u, 7u}) {
+      std::vector<std::vector<float>> sums;
+      std::vector<NodeSum> parts;
+      sums.reserve(count);
+      for (uint32_t rank = 0; rank < ranks; rank++) {
+        std::vector<uint8_t> claims(count);
+        for (uint32_t s = 0; s < count; s++) claims[s] = s * ranks / count == rank ? 1 : 0;
+        for (const TreeNode& node : claimedNodes(claims)) {
+          treeSum(node, leavesOf(node), sums.emplace_back(elements).data(), {0, elements});
+          parts.push_back({node, sums.back().data()});
+        }
+      }
+      if (ranks == 1) CHECK(parts.size() == 1 && parts[0].node == root);
+      std::vector<float> memory(elements + 16, -1);
+      float* sum = memory.data() + (16 - reinterpret_cast<uintptr_t>(memory.data()) / sizeof(float) % 16) % 16;  // whole lines
+      treeSum(root, parts, sum, {0, elements});
+      CHECK(std::memcmp(sum, expected.data(), elements * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST("the claimed nodes of a tree are the largest ones that are whole, in order") {
+  const auto nodesOf = [](std::vector<uint8_t> claims) { return claimedNodes(claims); };
+  CHECK(nodesOf({1, 1, 1, 1, 1, 1}) == std::vector<TreeNode>({{0, 6}}));
+  CHECK(nodesOf({1, 1, 1, 1, 1, 0}) == std::vector<TreeNode>({{0, 4}, {4, 1}}));
+  CHECK(nodesOf({0, 1, 1, 1, 1, 1}) == std::vector<TreeNode>({{1, 1}, {2, 2}, {4, 2}}));
+  CHECK(nodesOf({0, 1, 1, 0, 0, 0}) == std::vector<TreeNode>({{1, 1}, {2, 1}}));
+  CHECK(nodesOf({0, 0}).empty());
 }
 
 TEST("bfloat16 is the nearest to a float32, the even one of two, and a NaN stays one with its upper bits") {

@@ -57,16 +57,21 @@ float valueOf(uint64_t op, uint32_t shard, size_t i) {
 
 std::vector<float> sumOf(uint64_t op) {
   std::vector<float> sum(kElements);
-  for (size_t i = 0; i < kElements; i++) {
-    sum[i] = valueOf(op, 0, i);
-    for (uint32_t s = 1; s < kShards; s++) sum[i] += valueOf(op, s, i);
-  }
+  for (size_t i = 0; i < kElements; i++) sum[i] = alongTree(0, kShards, [&](uint32_t s) { return valueOf(op, s, i); });
   return sum;
+}
+
+// Neighbours to one rank, as trainers do; then apart, so that no rank has a whole node of the tree; then this way and that.
+uint32_t writerOf(uint64_t op, uint32_t shard, uint32_t worldSize) {
+  if (op % 3 == 0) return shard * worldSize / kShards;
+  if (op % 3 == 1) return shard % worldSize;
+  return static_cast<uint32_t>((shard * 5 + op) % 7) % worldSize;
 }
 
 std::vector<uint32_t> fillShards(Mesh& mesh, uint64_t op, uint32_t rank, uint32_t worldSize) {
   std::vector<uint32_t> written;
-  for (uint32_t s = rank; s < kShards; s += worldSize) {
+  for (uint32_t s = 0; s < kShards; s++) {
+    if (writerOf(op, s, worldSize) != rank) continue;
     const std::span<float> shard = mesh.shard(s);
     for (size_t i = 0; i < kElements; i++) shard[i] = valueOf(op, s, i);
     written.push_back(s);
@@ -112,11 +117,26 @@ TEST("the sum has the same bits whatever ranks are on whatever hosts, op after o
         const auto written = fillShards(*mesh.value(), op, rank, world.size());
         REQUIRE_OK(mesh.value()->reduce({op, written}, patienceOf(never)));
         if (isSum(*mesh.value(), sumOf(op))) good++;
-        if (rank < kShards) CHECK(mesh.value()->shard(rank)[5] == valueOf(op, rank, 5));  // inputs stay as they were
+        for (const uint32_t s : written) CHECK(mesh.value()->shard(s)[5] == valueOf(op, s, 5));  // inputs stay as they were
       }
     });
     CHECK(good == static_cast<int>(6 * world.size()));
   }
+}
+
+TEST("of neighbours that a rank wrote only their sum crosses to another host") {
+  const World world({"a", "b"});
+  onRanks(2, [&](uint32_t rank) {
+    const Abort never;
+    const auto mesh = Mesh::open(world.optionsOf(rank), patienceOf(never));
+    REQUIRE_OK(mesh);
+    REQUIRE_OK(mesh.value()->reduce({0, fillShards(*mesh.value(), 0, rank, 2)}, patienceOf(never)));
+    CHECK(isSum(*mesh.value(), sumOf(0)));
+    const size_t here = sliceOf(kElements, rank, 2).begin + 5;
+    const uint32_t theirs = rank == 0 ? 4 : 0;
+    CHECK(mesh.value()->shard(theirs)[here] == alongTree(theirs, 4, [&](uint32_t s) { return valueOf(0, s, here); }));
+    for (uint32_t other = 1; other < 4; other++) CHECK(mesh.value()->shard(theirs + other)[here] == 0);
+  });
 }
 
 TEST("a rank that leaves is named on all hosts, and the next epoch forms at once") {

@@ -77,9 +77,7 @@ TEST("the reduction has the same bits for one to four ranks, op after op") {
   std::vector<std::vector<float>> expected(3, std::vector<float>(kElements));
   for (uint64_t op = 0; op < 3; op++)
     for (size_t i = 0; i < kElements; i++) {
-      float sum = valueOf(op, 0, i);
-      for (uint32_t s = 1; s < kShards; s++) sum += valueOf(op, s, i);
-      expected[op][i] = sum;
+      expected[op][i] = alongTree(0, kShards, [&](uint32_t s) { return valueOf(op, s, i); });
     }
   for (uint32_t world = 1; world <= 4; world++) {
     const TemporaryFolder folder;

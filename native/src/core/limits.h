@@ -62,6 +62,7 @@ inline constexpr Milliseconds kBusy{2};    // until a listener that is there may
 
 // Meshes and groups.
 inline constexpr uint32_t kWorldSizeMax = 1024;   // ranks: each is looked at by all others
+inline constexpr const char* kSumOrder = "tree";  // of gradients: all members of a mesh add in the same one, and send each other what it lets them
 inline constexpr uint32_t kShardsMax = 4096;      // of a mesh: the claims of one rank fit into its news
 inline constexpr uint64_t kShardElementsMax = uint64_t{1} << 40;  // four terabytes: all shards together can still be counted in 64 bits
 inline constexpr Milliseconds kJoinAgain{5};      // before a leader of this host is looked for again: it comes within moments, and a look is cheap

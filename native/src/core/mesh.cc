@@ -11,7 +11,7 @@ Result<std::shared_ptr<Mesh>> Mesh::open(const MeshOptions& options, const Patie
   const auto cargo = [](const MeshSegment& segment) { return std::make_unique<ShardCargo>(segment); };
   Result<std::unique_ptr<MeshMember>> member = MeshMember::open(options, cargo, patience);
   if (!member.ok()) return member.status();
-  return std::shared_ptr<Mesh>(new Mesh(std::move(member.value())));
+  return std::shared_ptr<Mesh>(new Mesh(std::move(member.value()), options.neighboursOf(options.rank)));
 }
 
 Status Mesh::reduce(const ReduceOptions& options, const Patience& patience) {
@@ -61,14 +61,27 @@ Status Mesh::checkAgreement(uint64_t op) const {
   return {};
 }
 
+// What is here of each rank's shards: those of this host as they are, those of others as the sums that came.
+std::vector<NodeSum> Mesh::sumsHere() const {
+  std::vector<NodeSum> sums;
+  for (uint32_t rank = 0; rank < segment().shape().worldSize; rank++) {
+    const bool here = std::ranges::find(neighbours_, rank) != neighbours_.end();
+    for (const TreeNode& node : claimedNodes(segment().claims(rank))) {
+      if (!here) sums.push_back({node, segment().shard(node.first)});
+      else for (uint32_t at = node.first; at < node.first + node.shards; at++) sums.push_back({{at, 1}, segment().shard(at)});
+    }
+  }
+  std::ranges::sort(sums, {}, [](const NodeSum& sum) { return sum.node.first; });
+  return sums;
+}
+
 Status Mesh::sumSlice(const Patience& patience) {
   const MeshShape& shape = segment().shape();
-  std::vector<const float*> shards;
-  for (uint32_t index = 0; index < shape.shards; index++) shards.push_back(segment().shard(index));
+  const std::vector<NodeSum> sums = sumsHere();
   const Range slice = sliceOf(shape.shardElements, member_->rank(), shape.worldSize);
   for (size_t begin = slice.begin; begin < slice.end; begin += kAbortStep) {
     if (Status still = member_->mayGoOn(patience); !still.ok()) return still;
-    orderedSum(shards, segment().result(), {begin, std::min(begin + kAbortStep, slice.end)});
+    treeSum({0, shape.shards}, sums, segment().result(), {begin, std::min(begin + kAbortStep, slice.end)});
   }
   return {};
 }

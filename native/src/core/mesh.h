@@ -18,7 +18,7 @@ class Mesh {
   std::span<float> shard(uint32_t index) const { return {segment().shard(index), segment().shape().shardElements}; }
   std::span<float> result() const { return {segment().result(), segment().shape().shardElements}; }
 
-  // Sums all shards, in shard order, into result(). Two barriers: before, when every shard must have been written by
+  // Sums all shards, along the tree of their indices, into result(). Two barriers: before, when every shard must have been written by
   // exactly one rank; after, when the whole result is there. The shards themselves are not changed.
   Status reduce(const ReduceOptions& options, const Patience& patience);
 
@@ -27,15 +27,18 @@ class Mesh {
   void close() { member_->close(); }
 
  private:
-  explicit Mesh(std::unique_ptr<MeshMember> member) : member_(std::move(member)) {}
+  Mesh(std::unique_ptr<MeshMember> member, std::vector<uint32_t> neighbours)
+      : member_(std::move(member)), neighbours_(std::move(neighbours)) {}
 
   const MeshSegment& segment() const { return member_->segment(); }
   Status run(const ReduceOptions& options, const Patience& patience);
   Status claim(const ReduceOptions& options);
   Status checkAgreement(uint64_t op) const;
+  std::vector<NodeSum> sumsHere() const;
   Status sumSlice(const Patience& patience);
 
   std::unique_ptr<MeshMember> member_;
+  const std::vector<uint32_t> neighbours_;  // the ranks of this host
 };
 
 }  // namespace muster

@@ -143,6 +143,7 @@ uint64_t MeshOptions::meeting() const {
 Bytes encodeClaim(const MeshOptions& options, uint32_t rank) {
   ByteWriter members;
   for (const std::string& member : options.members) members.text(member);
+  if (options.group.empty()) members.text(kSumOrder);
   ByteWriter out;
   out.number(options.meeting()).number(options.shards).number(options.shardElements);
   return out.number(xxh64(members.bytes())).number(rank).bytes();
@@ -158,7 +159,7 @@ Result<uint32_t> judgeClaim(const MeshOptions& options, const Hello& hello) {
   const bool fits = in.finished() && known && hello.body == encodeClaim(options, rank);
   if (!fits || hello.member != options.members[rank])
     return Status{Code::Refused,
-                  "epoch " + std::to_string(options.epoch) + " is known here with other members, ranks or shards",
+                  "epoch " + std::to_string(options.epoch) + " is known here with other members, ranks or shards, or its sums have another order",
                   {}};
   return rank;
 }

@@ -1,4 +1,5 @@
-// Gradients between hosts: the slices of a rank's shards that the other host sums, then the slice of the sum.
+// Gradients between hosts: the slices of a rank's shards that the other host sums, then the slice of the sum. What a rank wrote of a whole node of the
+// tree along which shards are summed crosses as the sum of that node.
 #pragma once
 
 #include "core/mesh_cargo.h"
@@ -19,6 +20,9 @@ class ShardCargo : public MeshCargo {
 
  private:
   Status sendRange(const MeshRoad& road, uint32_t index, uint64_t begin, uint64_t end) const;
+  Status sendSum(const MeshRoad& road, TreeNode node, Range slice) const;
+  // Where an element of a shard is among the bytes of all of them.
+  uint64_t placeOf(uint32_t index, uint64_t element) const;
 
   const MeshSegment& segment_;
 };

@@ -60,4 +60,5 @@ export { shownValue } from "./shown-value.ts";
 export { type ByteWindow, rowsWithin, type StridedRows } from "./strided-rows.ts";
 export { clipText, listText, ownText } from "./text.ts";
 export { type ToolParserName, toolParserNames } from "./tool-parser-names.ts";
+export { TreeFold } from "./tree-fold.ts";
 export { formatDuration, formatSize, parseDurationMs, parseSizeBytes } from "./units.ts";

@@ -1,6 +1,6 @@
 /**
- * The gradient reduction: memory for the micro-shards of one step, shared within a host and kept in step between hosts, summed in shard order
- * whoever computed them.
+ * The gradient reduction: memory for the micro-shards of one step, shared within a host and kept in step between hosts, summed
+ * along a tree of their indices, whoever computed them.
  */
 import { checkTimeout, checkWhole } from "./check.ts";
 import { errorOf, errors } from "./errors.ts";
@@ -53,7 +53,8 @@ export interface GradientMesh {
    */
   shard(index: number, window?: ShardWindow): Float32Array;
   /**
-   * Adds all shards: `((s0 + s1) + s2) + …` in float32, so the bits depend neither on the number of ranks nor on who wrote what.
+   * Adds all shards along the binary tree of their indices, `((s0 + s1) + (s2 + s3)) + …`, in float32: the bits depend neither on the number of ranks nor
+   * on who wrote what (see `TreeFold`). Of neighbours that a rank of another host wrote, only their sum crosses the network.
    *
    * @returns A view of the shared sum, valid until this rank's next reduce and detached by `close()`. Do not write to it.
    * @throws MUSTER_ERR_COLLECTIVE_PEER_LOST with the ranks that died or left.

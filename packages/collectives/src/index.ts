@@ -1,4 +1,4 @@
-/** How weight bytes move: versions are published and pulled; gradients are reduced in shard order. */
+/** How weight bytes move: versions are published and pulled; gradients are reduced along a tree of shards. */
 export { type DataPlaneListener, dataPlaneActivity, hearDataPlane, setNetworkTimes } from "./activity.ts";
 export type {
   DataPlaneActivity,

@@ -1,5 +1,5 @@
 /**
- * Computes the candidate of a step: for each minibatch the micro-shards of this rank, the ordered sum over all ranks, one update.
+ * Computes the candidate of a step: for each minibatch the micro-shards of this rank, the sum over all ranks, one update.
  * Which rank computes a shard changes nothing in the sum, so the candidate does not depend on the size of the mesh.
  */
 
@@ -116,6 +116,10 @@ function sayable(figure: number): number {
 
 const onGrid = (figure: number): number => sayable(Math.round(figure / grain) * grain);
 
+/** Each rank has neighbours in the tree of shards: their sum crosses to another host in their place. Shares differ by one shard at most. */
+const rankOf = (shard: number, shards: number, worldSize: number): number =>
+  Math.floor(((shard + 1) * worldSize - 1) / shards);
+
 async function runMinibatch(
   minibatch: Minibatch,
   options: ComputeOptions,
@@ -131,7 +135,7 @@ async function runMinibatch(
   const written: number[] = [];
   let mine = totals;
   for (const [index, samples] of minibatch.shards.entries()) {
-    if (index % mesh.worldSize !== mesh.rank) continue;
+    if (rankOf(index, minibatch.shards.length, mesh.worldSize) !== mesh.rank) continue;
     const stats = await engine.accumulate(samples, {
       normalizer: minibatch.normalizer,
       ...config.loss,

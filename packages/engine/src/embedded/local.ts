@@ -1,5 +1,5 @@
 /** The whole training loop in one process: the same engines, plan and updates as a cluster, without the cluster. The yardstick for both. */
-import { type Clock, numberOfAnswer } from "@muster/base";
+import { type Clock, numberOfAnswer, TreeFold } from "@muster/base";
 import type { Task } from "@muster/data";
 import type { Training } from "@muster/protocol";
 import { lossOf } from "../algorithms/loss-needs.ts";
@@ -118,7 +118,7 @@ async function trainStep(
   return { step, reward: rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length, ...totals };
 }
 
-/** Sums the micro-shards in shard order, as the data plane does, and stages one update. */
+/** Sums the micro-shards along their tree, as the data plane does, and stages one update. */
 async function applyMinibatch(
   policy: PolicyEngine,
   minibatch: Minibatch,
@@ -126,11 +126,11 @@ async function applyMinibatch(
 ): Promise<{ readonly finite: boolean; readonly gradNorm: number; readonly tokens: number; readonly clipped: number }> {
   const { optimizer, clip, signal, step, temperature, training } = options;
   const size = policy.info().gradientElements;
-  const sum = new Float32Array(size);
-  const out = new Float32Array(size);
+  const sums = new TreeFold(added);
   let tokens = 0;
   let clipped = 0;
-  for (const [i, shard] of minibatch.shards.entries()) {
+  for (const shard of minibatch.shards) {
+    const out = new Float32Array(size);
     const stats = await policy.accumulate(shard, {
       normalizer: minibatch.normalizer,
       temperature,
@@ -139,16 +139,21 @@ async function applyMinibatch(
       out: gradientIn(out),
       signal,
     });
-    if (i === 0) sum.set(out);
-    else for (let k = 0; k < size; k++) sum[k] = sum[k]! + out[k]!;
+    sums.push(out);
     tokens += stats.tokens;
     clipped += stats.clipped;
   }
-  const staged = await policy.stage(gradientIn(sum), {
+  const staged = await policy.stage(gradientIn(sums.sum() ?? new Float32Array(size)), {
     ...optimizer,
     lr: learningRateAt(step, { steps: options.steps, ...optimizer }),
   });
   return { ...staged, tokens, clipped };
+}
+
+/** Adds a gradient to another one, in place. */
+function added(sum: Float32Array, gradient: Float32Array): Float32Array {
+  for (let k = 0; k < sum.length; k++) sum[k] = sum[k]! + gradient[k]!;
+  return sum;
 }
 
 /**

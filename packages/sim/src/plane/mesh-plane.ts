@@ -2,6 +2,7 @@
  * Gradient meshes: a rendezvous of ranks in virtual time and an ordered sum over indexed shards. A rank that dies is missed after a
  * moment, one that stands still at the deadline; whoever misses somebody breaks the mesh for all.
  */
+import { TreeFold } from "@muster/base";
 import type { GradientMesh, ShardWindow } from "@muster/collectives";
 import { ranksMax } from "@muster/protocol/internal";
 import { errors } from "../errors.ts";
@@ -142,7 +143,7 @@ export class MeshPlane {
 
   #sum({ shards, arrived }: Rendezvous): Float32Array {
     const order = arrived.splice(0);
-    return orderedSum(this.#bug.sumsByArrival ? order.flatMap((index) => shards[index] ?? []) : shards);
+    return treeSum(this.#bug.sumsByArrival ? order.flatMap((index) => shards[index] ?? []) : shards);
   }
 
   /** Waits with all other ranks; the last one to come makes the result for all. */
@@ -213,9 +214,12 @@ function lost(epoch: number, ranks: readonly number[], reason: string): Error {
   return errors.SimMeshLost({ epoch, ranks: ranks.join(","), reason });
 }
 
-/** The sum over shards in the order of their index: it does not depend on who wrote them. */
-function orderedSum(shards: readonly Float32Array[]): Float32Array {
-  const sum = new Float32Array(shards[0]?.length ?? 0);
-  for (const shard of shards) for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (shard[i] as number);
-  return sum;
+/** The sum over shards along the tree of their indices: it does not depend on who wrote them. */
+function treeSum(shards: readonly Float32Array[]): Float32Array {
+  const fold = new TreeFold((sum: Float32Array, shard: Float32Array) => {
+    for (let i = 0; i < sum.length; i++) sum[i] = (sum[i] as number) + (shard[i] as number);
+    return sum;
+  });
+  for (const shard of shards) fold.push(shard.slice());
+  return fold.sum() ?? new Float32Array(0);
 }
