@@ -4,17 +4,13 @@
  * all weights are trained, or adapters, or in bfloat16 a model of `transformers`, where that is installed. MUSTER_TEST_TORCH_DEVICE=cuda has them on a GPU.
  */
 import { spawnSync } from "node:child_process";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { pythonThatRuns } from "@muster/testkit";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
+import { python, torchTrainer } from "./support/torch.ts";
 import { turn } from "./support/turn.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
 
-const pathOf = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url));
-const python = pythonThatRuns("import torch");
 const hasTransformers = spawnSync(python ?? "python3", ["-c", "import torch, transformers"]).status === 0;
 
 let runs: Runs;
@@ -42,32 +38,15 @@ const kinds: readonly (readonly [string, readonly string[], readonly string[]])[
       ]
     : []),
 ];
-const device = process.env.MUSTER_TEST_TORCH_DEVICE ?? "cpu";
 const chosen = turn === null ? kinds : [kinds[turn % kinds.length] ?? ["", [], []]];
 
 test.for(chosen)(
   "two trainers of %s in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",
   async ([kind, more, training]) => {
-    const model = ["--model", `'${pathOf("jobs/warm-start/dates")}'`, "--device", device];
-    const trainer = [String(python), "-m", "muster_worker.torch_grpo", ...model, ...more];
-    const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
     const name = kind.replace(" ", "-");
-    const description = join(runs.path, `${name}.json`);
-    const words = [
-      "worker",
-      "describe",
-      "--out",
-      description,
-      "--",
-      ...trainer.map((word) => word.replaceAll("'", "")),
-    ];
-    expect(spawnSync(process.execPath, [pathOf("packages/cli/bin/muster.mjs"), ...words], { env }).status).toBe(0);
     const settings = [
-      "engine.kind=worker",
+      ...torchTrainer(runs.path, name, more),
       "engine.rollout=embedded",
-      `engine.worker.command=${trainer.join(" ")}`,
-      `engine.worker.environment='PYTHONPATH=${env.PYTHONPATH}' PYTHONDONTWRITEBYTECODE=1`,
-      `engine.worker.description=${description}`,
       "batch.micro_shards=4",
       "evaluation.every_steps=0",
       ...training,

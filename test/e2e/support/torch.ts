@@ -1,0 +1,33 @@
+/** Settings of a job whose trainers are the PyTorch worker. */
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { pythonThatRuns } from "@muster/testkit";
+import { expect } from "vitest";
+
+const pathOf = (path: string): string => fileURLToPath(new URL(`../../../${path}`, import.meta.url));
+
+/** A python3 that has torch; undefined where there is none. */
+export const python = pythonThatRuns("import torch");
+
+/**
+ * Has the worker describe its model, in a file of `folder`.
+ *
+ * @param more - Further arguments of the worker.
+ * @returns `key=value` as `--set` takes them; the sampler is another engine.
+ */
+export function torchTrainer(folder: string, name: string, more: readonly string[] = []): readonly string[] {
+  const device = process.env.MUSTER_TEST_TORCH_DEVICE ?? "cpu";
+  const model = ["--model", pathOf("jobs/warm-start/dates"), "--device", device];
+  const trainer = [String(python), "-m", "muster_worker.torch_grpo", ...model, ...more];
+  const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
+  const description = join(folder, `${name}.json`);
+  const words = ["worker", "describe", "--out", description, "--", ...trainer];
+  expect(spawnSync(process.execPath, [pathOf("packages/cli/bin/muster.mjs"), ...words], { env }).status).toBe(0);
+  return [
+    "engine.kind=worker",
+    `engine.worker.command=${trainer.map((word) => `'${word}'`).join(" ")}`,
+    `engine.worker.environment='PYTHONPATH=${env.PYTHONPATH}' PYTHONDONTWRITEBYTECODE=1`,
+    `engine.worker.description=${description}`,
+  ];
+}
