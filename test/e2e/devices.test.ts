@@ -17,14 +17,14 @@ async function give(run: JobRun, command: string, ...args: string[]) {
   return { code, said: operator.lines.join("\n") };
 }
 
-interface Seen {
+interface DeviceReport {
   readonly pid: number;
   readonly id: string;
   readonly devices: string | undefined;
 }
 
 /** What the processes of replicas were told, by the kernel's word. */
-function seen(): readonly Seen[] {
+function seen(): readonly DeviceReport[] {
   return processesNaming(runs.path).flatMap(({ pid, args }) => {
     const id = args[args.indexOf("--id") + 1] ?? "";
     if (!/^(policy|rollout|checkpoint)-/.test(id)) return [];

@@ -4,12 +4,12 @@
  */
 import { invariant, messageOf } from "@muster/base";
 import { tensorDifference } from "@muster/engine";
-import type { Body, JobConfig, Section, TensorTable } from "@muster/protocol";
+import type { JobConfig, Section, TensorTable } from "@muster/protocol";
 import type { PlacedTensor, TableText } from "@muster/tensors";
 import { errors } from "./errors.ts";
 import type { Ports } from "./ports.ts";
 import type { Admission } from "./replica/work.ts";
-import { type Puller, pullOf } from "./weights.ts";
+import { type Puller, pullOf, type VersionRequest } from "./weights.ts";
 
 /** What a table is called on the data plane. */
 export const tableSection = "table";
@@ -30,9 +30,6 @@ export async function ownTable(
   const [ofText = ""] = await ports.digests([text], signal);
   return { rows, digest, text, tensors, named: { rows, digest, text: { bytes: text.length, digest: ofText } } };
 }
-
-/** Weights, their table, and who has them. */
-type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
 
 /** Who asks for tables. */
 interface Asking extends Pick<Admission, "dataKey" | "config"> {
@@ -74,7 +71,7 @@ export class Tables {
    *
    * @throws MUSTER_ERR_TENSOR_TABLE_INVALID when nobody has it as it was named.
    */
-  async of(wanted: Wanted, own: KnownTable, asking: Asking): Promise<readonly PlacedTensor[]> {
+  async of(wanted: VersionRequest, own: KnownTable, asking: Asking): Promise<readonly PlacedTensor[]> {
     const weights = wanted.sections.find(({ table }) => table !== undefined);
     if (!weights?.table) return own.tensors;
     const { digest } = weights.table;
@@ -90,7 +87,7 @@ export class Tables {
    *
    * @throws MUSTER_ERR_TENSORS_DIFFER naming the first tensor that differs; as {@link of}.
    */
-  async check(wanted: Wanted, own: KnownTable, asking: Asking): Promise<void> {
+  async check(wanted: VersionRequest, own: KnownTable, asking: Asking): Promise<void> {
     const tensors = await this.of(wanted, own, asking);
     if (tensors === own.tensors) return;
     const difference = tensorDifference(tensors, own.tensors);
@@ -101,7 +98,7 @@ export class Tables {
 
   /** Asks one holder after the other; whoever gives another text than was named is not asked again. */
   async #fetch(
-    wanted: Wanted,
+    wanted: VersionRequest,
     { bytes, table }: Section & { readonly table: TensorTable },
     { dataKey, config, signal }: Asking,
   ): Promise<readonly PlacedTensor[]> {

@@ -19,7 +19,7 @@ import {
 import type { Ports } from "./ports.ts";
 
 /** Body of `weights.held`. */
-export type Held = Body<"weights.held">;
+export type WeightHolding = Body<"weights.held">;
 
 /** Who pulls, with which key. */
 export interface Puller {
@@ -37,10 +37,10 @@ interface RanksOptions {
 }
 
 /** What is pulled, and who has it. */
-export type Wanted = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
+export type VersionRequest = Pick<Body<"weights.pull">, "lineage" | "version" | "sections" | "holders">;
 
 /** One part of what is wanted: its sections, and where the holders serve them. Pure. */
-function wantedPart(wanted: Wanted, part: VersionPart): Wanted {
+function wantedPart(wanted: VersionRequest, part: VersionPart): VersionRequest {
   const holders = wanted.holders.map(({ id, addresses, training }) => ({
     id,
     addresses: part === "training" ? (training ?? addresses) : addresses,
@@ -49,7 +49,7 @@ function wantedPart(wanted: Wanted, part: VersionPart): Wanted {
 }
 
 /** The parts of which something is wanted. Pure. */
-function partsIn({ sections }: Wanted): readonly VersionPart[] {
+function partsIn({ sections }: VersionRequest): readonly VersionPart[] {
   return versionParts.filter((part) => sectionsOfPart(sections, part).length > 0);
 }
 
@@ -68,7 +68,7 @@ export interface MappedParts extends Pick<MappedVersion, "bytes" | "copyTo" | "r
  */
 export async function mapParts(
   puller: Puller & Pick<Ports, "map"> & { readonly keepIn: KeepIn },
-  wanted: Wanted,
+  wanted: VersionRequest,
   signal: AbortSignal,
 ): Promise<MappedParts> {
   const mapped: { readonly part: VersionPart; readonly names: readonly string[]; readonly version: MappedVersion }[] =
@@ -106,7 +106,7 @@ export async function mapParts(
  */
 export async function mapSections(
   puller: Puller & Pick<Ports, "map"> & { readonly keepIn: VersionStore | null },
-  wanted: Wanted,
+  wanted: VersionRequest,
   signal: AbortSignal,
 ): Promise<MappedVersion> {
   const { keepIn } = puller;
@@ -121,7 +121,7 @@ export async function mapSections(
  */
 export async function pullRanks(
   puller: Puller & Pick<Ports, "pullShards"> & { readonly clock: Clock },
-  wanted: Wanted,
+  wanted: VersionRequest,
   { ranks, tensors, signal }: RanksOptions,
 ): Promise<readonly Uint8Array<ArrayBuffer>[]> {
   const { clock } = puller;
@@ -149,9 +149,9 @@ export const pullOf = (
     version,
     sections,
     holders,
-  }: Pick<Wanted, "lineage" | "version"> & {
+  }: Pick<VersionRequest, "lineage" | "version"> & {
     readonly sections: readonly SectionInfo[];
-    readonly holders: readonly Pick<Wanted["holders"][number], "addresses">[];
+    readonly holders: readonly Pick<VersionRequest["holders"][number], "addresses">[];
   },
 ) => ({
   key: puller.dataKey,

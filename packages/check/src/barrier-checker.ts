@@ -17,7 +17,7 @@ export interface ScriptRules {
   readonly items: number;
 }
 
-interface Seen {
+interface BarrierRecord {
   readonly arrivals: Arrival[];
   end: End | null;
 }
@@ -26,7 +26,7 @@ interface Seen {
 export class BarrierChecker {
   readonly #judge: Verdicts;
   readonly #rules: ScriptRules;
-  readonly #table = new Map<string, Seen>();
+  readonly #table = new Map<string, BarrierRecord>();
   /** Ranks without which some barrier of the epoch went on, as `<epoch> <rank>`. */
   readonly #named = new Set<string>();
   #epoch = 0;

@@ -201,7 +201,7 @@ export class JournalAuditor {
 }
 
 /** What the audit asks of a controller's state. */
-interface Seen extends Pick<Decision["before"], "dropped"> {
+interface AuditState extends Pick<Decision["before"], "dropped"> {
   readonly members: Readonly<Record<string, { readonly incarnation: string }>>;
 }
 
@@ -209,7 +209,7 @@ interface Seen extends Pick<Decision["before"], "dropped"> {
  * What a replica says to hold, when the controller took it for news. A report that the broker delivers again to the next controller says
  * nothing of what the replica holds now: after newer ones it is dropped there, after the replica's end it is a stranger's. Pure.
  */
-export function heldOf({ event, before, after }: Pick<Decision, "event"> & Record<"before" | "after", Seen>) {
+export function heldOf({ event, before, after }: Pick<Decision, "event"> & Record<"before" | "after", AuditState>) {
   if (event.type !== "weights.held") return null;
   const isMember = before.members[event.from]?.incarnation === event.incarnation;
   return isMember && after.dropped.stale === before.dropped.stale ? event : null;

@@ -19,8 +19,8 @@ function start(wrapper: readonly string[] = []): Child {
   return child;
 }
 
-type Held = { addresses: string[]; sections: SectionInfo[] };
-const hold = (child: Child, options: object = {}): Promise<Held> =>
+type Holding = { addresses: string[]; sections: SectionInfo[] };
+const hold = (child: Child, options: object = {}): Promise<Holding> =>
   child.call("hold", {
     member: "holder",
     socketDir: folder.path,
@@ -30,7 +30,7 @@ const hold = (child: Child, options: object = {}): Promise<Held> =>
     id,
     ...options,
   });
-const tcpOf = (held: Held): string => held.addresses.find((address) => address.startsWith("tcp:"))!;
+const tcpOf = (held: Holding): string => held.addresses.find((address) => address.startsWith("tcp:"))!;
 
 beforeAll(buildPackage, 60_000);
 beforeEach(() => {

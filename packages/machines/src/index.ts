@@ -8,7 +8,7 @@ export {
 export { FailureDetector } from "./detector/failure-detector.ts";
 export { localHealth, type SelfObservation } from "./detector/local-health.ts";
 export { type DetectorTiming, detectionPatience, detectorTimingOf } from "./detector/timing.ts";
-export type { BeatSeen, Look, Probe, Verdict, Watched } from "./detector/verdict.ts";
+export type { BeatReading, Look, Probe, Verdict, Watched } from "./detector/verdict.ts";
 export { machinesFolder } from "./folder.ts";
 export {
   applyFact,

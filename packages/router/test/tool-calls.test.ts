@@ -3,7 +3,7 @@ import type { Generated } from "@muster/base";
 import { expect, test } from "vitest";
 import { partOfAny, toolParserOf } from "../src/core/tool-calls.ts";
 import { isCut, saidOf } from "../src/sampler/said.ts";
-import type { Wanted } from "../src/sampler/sampler-request.ts";
+import type { GenerationRequest } from "../src/sampler/sampler-request.ts";
 
 const add = '{"name": "add", "arguments": {"a": 1}}';
 const called = { name: "add", arguments: '{"a":1}' };
@@ -45,7 +45,7 @@ const tokenizer = {
   ...{ stopTokenIds: [0], encode: (text: string) => Int32Array.from(text, (letter) => letter.charCodeAt(0)) },
   decode: (ids: ArrayLike<number>) => String.fromCharCode(...Array.from(ids)).replaceAll("\0", ""),
 };
-const wanted: Wanted = {
+const wanted: GenerationRequest = {
   ...{
     promptIds: Int32Array.of(1),
     n: 1,

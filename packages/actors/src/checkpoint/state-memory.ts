@@ -5,7 +5,7 @@ import { errors } from "../errors.ts";
 import { PartStores } from "../part-stores.ts";
 import type { Ports } from "../ports.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
-import { deltaOf, type Held, type MappedParts, mapParts } from "../weights.ts";
+import { deltaOf, type MappedParts, mapParts, type WeightHolding } from "../weights.ts";
 
 /** The newest version, and the one that takes its place. */
 const slots = 2;
@@ -58,7 +58,7 @@ export class StateMemory {
    *
    * @throws MUSTER_ERR_MEMORY_TOO_SMALL when two versions do not fit, or three where checkpoints are written in shards; what stores and pulls throw.
    */
-  async take(body: Body<"weights.pull">, admission: Admission, signal: AbortSignal): Promise<Held> {
+  async take(body: Body<"weights.pull">, admission: Admission, signal: AbortSignal): Promise<WeightHolding> {
     const { clock } = this.#tools.environment;
     const startedMs = clock.now();
     const { lineage, version } = body;

@@ -16,7 +16,7 @@ import {
   scriptPhaseOf,
 } from "@muster/machines/controller";
 import { encodeStatus, type JobStatus, memberRoles, stepsAfter, storedBytesMax, traitsOf } from "@muster/protocol";
-import type { StreamsSeen } from "./stream-watch.ts";
+import type { StreamReadings } from "./stream-watch.ts";
 import type { Beat } from "./watch-members.ts";
 
 /** What is seen beside the tables. */
@@ -28,7 +28,7 @@ export interface StatusView {
   readonly wallMs: number;
   readonly controller: JobStatus["controller"];
   readonly incidents: JobStatus["incidents"];
-  readonly streams: StreamsSeen;
+  readonly streams: StreamReadings;
   /** Most rows of members, of replicas and of nodes; default all. */
   readonly rowsMax?: number;
 }

@@ -7,7 +7,7 @@ import { type StreamName, type StreamUsage, streamNames, type Transport } from "
 export const streamsEveryMs = 2_000;
 
 /** What is seen of the streams; those that were not seen yet are absent. */
-export type StreamsSeen = Readonly<Partial<Record<StreamName, StreamUsage>>>;
+export type StreamReadings = Readonly<Partial<Record<StreamName, StreamUsage>>>;
 
 /** What a watch of streams is made from. */
 export interface StreamWatchOptions {
@@ -24,7 +24,7 @@ export interface StreamWatchOptions {
 export class StreamWatch {
   readonly #options: StreamWatchOptions;
   readonly #show: (name: StreamName, usage: StreamUsage) => void;
-  #seen: StreamsSeen = {};
+  #seen: StreamReadings = {};
   #isLooking = false;
 
   constructor(options: StreamWatchOptions) {
@@ -43,7 +43,7 @@ export class StreamWatch {
     };
   }
 
-  seen(): StreamsSeen {
+  seen(): StreamReadings {
     return this.#seen;
   }
 

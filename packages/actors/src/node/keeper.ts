@@ -87,7 +87,7 @@ export interface KeeperPort {
 /** The end of what had no process. */
 const neverBegan = { pid: 0, code: null, signal: null, oom: false } as const;
 
-interface Held {
+interface LiveChild {
   readonly child: ChildProcess;
   readonly life: number;
   /** Where its own words begin in the log of its replica. */
@@ -104,7 +104,7 @@ const groupPollMs = 50;
 export class Keeper implements KeeperPort {
   readonly #options: KeeperOptions;
   readonly #notes: ProcessNotes;
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, LiveChild>();
   /** Lives that wait for their turn to start. */
   readonly #due = new Map<string, number>();
   #turns: Promise<void> = Promise.resolve();

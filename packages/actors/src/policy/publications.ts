@@ -3,10 +3,10 @@ import { type Body, type Section, type VersionPart, versionParts } from "@muster
 import type { Environment } from "../environment.ts";
 import { errors } from "../errors.ts";
 import { type TransferMeters, transferMetersOn } from "../metered-ports.ts";
-import type { Held } from "../weights.ts";
+import type { WeightHolding } from "../weights.ts";
 import type { Published, TrainerState } from "./trainer-state.ts";
 
-type VersionId = Pick<Held, "lineage" | "version">;
+type VersionId = Pick<WeightHolding, "lineage" | "version">;
 
 /** Whose state is published, and where. */
 interface Publisher {
@@ -32,13 +32,13 @@ export class Publications {
   }
 
   /** Publishes the first version of a line: whole, because nobody knows its digests, and because whoever waits for it needs all of it. */
-  async first(publisher: Publisher, id: VersionId): Promise<Held> {
+  async first(publisher: Publisher, id: VersionId): Promise<WeightHolding> {
     this.#live = null;
     return await this.#publish(publisher, { ...id, sections: [], parts: versionParts });
   }
 
   /** Publishes `serving` of what was pulled; the rest is as it was verified on its way. */
-  async pulled(publisher: Publisher, { lineage, version, sections }: Omit<Ordered, "parts">): Promise<Held> {
+  async pulled(publisher: Publisher, { lineage, version, sections }: Omit<Ordered, "parts">): Promise<WeightHolding> {
     this.#live = null;
     return await this.#publish(publisher, { lineage, version, sections, parts: ["serving"] });
   }
@@ -47,13 +47,13 @@ export class Publications {
   async promoted(
     publisher: Publisher,
     { lineage, version, sections, keep }: Pick<Body<"step.apply">, "lineage" | "version" | "sections" | "keep">,
-  ): Promise<Held> {
+  ): Promise<WeightHolding> {
     this.#live = null;
     const parts: readonly VersionPart[] = keep ? ["serving", ...keep] : versionParts;
     return await this.#committed(publisher, { lineage, version, sections, parts });
   }
 
-  async #committed(publisher: Publisher, ordered: Ordered): Promise<Held> {
+  async #committed(publisher: Publisher, ordered: Ordered): Promise<WeightHolding> {
     const held = await this.#publish(publisher, ordered);
     for (const { name, digest: wanted } of ordered.sections) {
       const found = held.sections.find((section) => section.name === name)?.digest ?? "none";
@@ -67,7 +67,7 @@ export class Publications {
    *
    * @throws MUSTER_ERR_VERSION_NOT_HELD, MUSTER_ERR_PROMOTED_DIFFERS
    */
-  async later(publisher: Publisher, { lineage, version, parts }: Body<"weights.publish">): Promise<Held> {
+  async later(publisher: Publisher, { lineage, version, parts }: Body<"weights.publish">): Promise<WeightHolding> {
     const live = this.#live;
     if (live?.lineage !== lineage || live.version !== version) {
       const held = live === null ? "none" : `${live.version} of lineage ${live.lineage}`;
@@ -77,7 +77,7 @@ export class Publications {
   }
 
   /** What is not published has the digests that are known of it. */
-  async #publish({ state }: Publisher, { lineage, version, sections: known, parts }: Ordered): Promise<Held> {
+  async #publish({ state }: Publisher, { lineage, version, sections: known, parts }: Ordered): Promise<WeightHolding> {
     const { clock, logger } = this.#environment;
     const id = { lineage, version };
     const startedMs = clock.now();

@@ -8,16 +8,16 @@ import type { PartStores } from "../part-stores.ts";
 import type { Ports } from "../ports.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import type { OwnTable } from "../tables.ts";
-import { type Held, mapParts } from "../weights.ts";
+import { mapParts, type WeightHolding } from "../weights.ts";
 import { type CheckpointSource, checkWhole, readCheckpoint } from "./read-checkpoint.ts";
 import { readLarge } from "./read-large.ts";
 import { openTrainerStores } from "./trainer-stores.ts";
 
-type VersionId = Pick<Held, "lineage" | "version">;
+type VersionId = Pick<WeightHolding, "lineage" | "version">;
 type Identity = WorkTools["identity"];
 
 /** What was published, and where. */
-export interface Published extends Pick<Held, "addresses" | "training" | "ranks"> {
+export interface Published extends Pick<WeightHolding, "addresses" | "training" | "ranks"> {
   readonly sections: readonly Section[];
 }
 

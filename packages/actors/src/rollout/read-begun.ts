@@ -50,7 +50,7 @@ async function readOne(item: WorkItem, reader: PartReader, logger: Logger): Prom
 }
 
 /** A group of which a part is in a message. */
-interface Wanted {
+interface GroupSource {
   readonly step: number;
   readonly index: number;
   readonly seq: number;
@@ -68,7 +68,7 @@ class PartReader {
   }
 
   /** All of a group. @returns `null` for one of another lineage, or that is not there. @throws what is wrong with what is there. */
-  async groupOf({ step, index, seq }: Wanted): Promise<BegunGroup | null> {
+  async groupOf({ step, index, seq }: GroupSource): Promise<BegunGroup | null> {
     const parts: BegunPart[] = [];
     for (let at: number | null = seq; at !== null; at = parts.at(-1)?.before ?? null) {
       if (parts.length === partsMax)

@@ -4,7 +4,7 @@ import { bytesIn, copyBytes, type RankCut, roomFor } from "@muster/engine";
 import type { Section } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
-import type { Wanted } from "../weights.ts";
+import type { VersionRequest } from "../weights.ts";
 import { type PiecesPuller, pullPieces } from "./pull-pieces.ts";
 import { layoutOf, shardSourcesOf, sizeOf, wholeLayout } from "./sharded-sections.ts";
 
@@ -57,7 +57,7 @@ function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
  */
 export async function collectShards(
   puller: PiecesPuller & Pick<Ports, "digests" | "pieceMax">,
-  wanted: Wanted,
+  wanted: VersionRequest,
   { cut, signal }: CollectOptions,
 ): Promise<{ readonly sections: Readonly<Record<string, Collected>>; readonly wireBytes: number }> {
   const { holders, lineage, version } = wanted;

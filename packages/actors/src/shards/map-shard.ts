@@ -5,7 +5,7 @@ import type { RankCut, SectionSource, StateSource } from "@muster/engine";
 import type { Section } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
-import { type Puller, pullOf, type Wanted } from "../weights.ts";
+import { type Puller, pullOf, type VersionRequest } from "../weights.ts";
 import { shardSourcesOf, sizeOf } from "./sharded-sections.ts";
 
 /** Which rank, and what it must come to. */
@@ -32,7 +32,7 @@ const never = new AbortController().signal;
  */
 export async function mapShard(
   puller: Puller & Pick<Ports, "map" | "digests">,
-  wanted: Wanted,
+  wanted: VersionRequest,
   own: Own,
 ): Promise<MappedShard> {
   const { rank, size } = own;
@@ -63,7 +63,7 @@ export async function mapShard(
 
 async function mapOne(
   puller: Puller & Pick<Ports, "map" | "digests">,
-  { wanted, section }: { readonly wanted: Wanted; readonly section: Section },
+  { wanted, section }: { readonly wanted: VersionRequest; readonly section: Section },
   { rank, cut, signal }: Own,
 ): Promise<MappedVersion> {
   const { holders } = wanted;

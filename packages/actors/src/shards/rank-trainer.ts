@@ -43,7 +43,7 @@ export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "co
 }
 
 /** A state beside the live one, until it is adopted or let go. */
-interface Taken {
+interface StateInWaiting {
   readonly order: number;
   readonly source: StateSource;
   release(): void;
@@ -64,7 +64,7 @@ export class RankTrainer implements RankTraining {
   /** Aborts a mesh that is forming or summing. */
   #leave = new AbortController();
   /** What was pulled or loaded, beside the live state, until all ranks have theirs. */
-  #taken: Taken | null = null;
+  #taken: StateInWaiting | null = null;
   /** Ends what is being taken when another state is wanted: not every engine hands on that it was given up. */
   #taking = new AbortController();
   /** Of the mesh that forms or stands. */

@@ -48,16 +48,16 @@ export function writeReceipt(receipt: Receipt): string {
 }
 
 /** What receipts are of, and the build that all ranks of a replica have. */
-type Wanted = Pick<Ticket, "order" | "lineage" | "version"> & Pick<Receipt, "build">;
+type ReceiptSubject = Pick<Ticket, "order" | "lineage" | "version"> & Pick<Receipt, "build">;
 
 /** The receipts of one version: it is held when each rank of the replica has its part of it, and not before. */
 export class Receipts {
-  readonly #wanted: Wanted;
+  readonly #wanted: ReceiptSubject;
   readonly #bytes: readonly number[];
   readonly #got = new Map<number, Receipt>();
 
   /** @param bytes - Size of the part of each rank. */
-  constructor(wanted: Wanted, bytes: readonly number[]) {
+  constructor(wanted: ReceiptSubject, bytes: readonly number[]) {
     this.#wanted = wanted;
     this.#bytes = bytes;
   }

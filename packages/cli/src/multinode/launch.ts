@@ -12,7 +12,7 @@ import { untilInterrupted } from "../job/interrupt.ts";
 import { masterAddress, type OwnAddress } from "./address.ts";
 import { type Master, openMaster } from "./master.ts";
 import { type Launch, type MultiNodeOptions, masterOf, saidIn, saidOf, sharesOf } from "./options.ts";
-import type { RanksSeen } from "./ranks-file.ts";
+import type { RankRoster } from "./ranks-file.ts";
 import { runWorker } from "./run-worker.ts";
 import { givenToken, masterToken } from "./token.ts";
 
@@ -66,7 +66,7 @@ export interface MasterRun {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly note: (line: string) => void;
-  readonly onChange: (ranks: RanksSeen) => void;
+  readonly onChange: (ranks: RankRoster) => void;
 }
 
 /** Roles that another rank may run. */

@@ -6,7 +6,7 @@ import { createServer, type TLSSocket } from "node:tls";
 import { type Clock, type Logger, messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { differenceOf } from "./options.ts";
-import type { RankState, RanksSeen } from "./ranks-file.ts";
+import type { RankRoster, RankState } from "./ranks-file.ts";
 import { Refusals } from "./refusals.ts";
 import { keyOf } from "./token.ts";
 import {
@@ -40,7 +40,7 @@ export interface MasterOptions {
   readonly logger: Logger;
   /** Somebody joined, left or was refused, in words. */
   readonly onNews: (line: string) => void;
-  readonly onChange: (ranks: RanksSeen) => void;
+  readonly onChange: (ranks: RankRoster) => void;
 }
 
 /** A master that lets ranks in. */

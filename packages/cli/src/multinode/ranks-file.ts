@@ -14,7 +14,7 @@ const schema = z.object({
 });
 
 /** All ranks, and where they join. */
-export type RanksSeen = Readonly<Omit<z.infer<typeof schema>, "ranks">> & { readonly ranks: readonly RankState[] };
+export type RankRoster = Readonly<Omit<z.infer<typeof schema>, "ranks">> & { readonly ranks: readonly RankState[] };
 
 /** A rank as the master sees it: its host, `null` while it is missing, and wall time since when. */
 export type RankState = Readonly<z.infer<typeof schema>["ranks"][number]>;
@@ -25,7 +25,7 @@ const ranksFile = "ranks.json";
 export function writeRanks(
   directory: Pick<RunDirectory, "path" | "write">,
   disk: Pick<DiskWatch, "attempt">,
-  ranks: RanksSeen | null,
+  ranks: RankRoster | null,
 ): void {
   const path = join(directory.path, ranksFile);
   if (ranks === null) rmSync(path, { force: true });
@@ -33,7 +33,7 @@ export function writeRanks(
 }
 
 /** Reads it; `null` for a job of one host, and for a job of which this host has no folder. @throws MUSTER_ERR_RUN_FILE */
-export function readRanks(directory: string): RanksSeen | null {
+export function readRanks(directory: string): RankRoster | null {
   const path = join(directory, ranksFile);
   if (!statSync(path, { throwIfNoEntry: false })) return null;
   try {

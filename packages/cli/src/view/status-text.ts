@@ -3,7 +3,7 @@
 import { formatSize } from "@muster/base";
 import { type SeenStatus, statusAgeMaxMs } from "@muster/client";
 import { type JobStatus, type MemberStatus, replicaRoles, settingsText } from "@muster/protocol";
-import type { RanksSeen } from "../multinode/ranks-file.ts";
+import type { RankRoster } from "../multinode/ranks-file.ts";
 import { cleanLine, ledgerEquation } from "../report/index.ts";
 import { duration, figure, percent } from "../report/text.ts";
 import { wrapped } from "../terminal/wrap.ts";
@@ -40,7 +40,7 @@ const missingShown = 6;
 export function statusText(
   status: SeenStatus,
   columnsMax = Number.POSITIVE_INFINITY,
-  ranks: RanksSeen | null = null,
+  ranks: RankRoster | null = null,
 ): string {
   const rows: (readonly [string, string])[] = [
     ["job", `${status.job}, ${status.phase}, term ${status.term}`],
@@ -80,7 +80,7 @@ function engineText({ build, fingerprint, members }: NonNullable<SeenStatus["eng
 }
 
 /** Ranks of a job of several hosts: where they are, and since when one is missing; only the missing ones where all would be too long a line. */
-function hostsOf({ ranks }: RanksSeen, nowMs: number): string {
+function hostsOf({ ranks }: RankRoster, nowMs: number): string {
   const missingFor = (sinceMs: number): string => `MISSING for ${duration(Math.max(0, nowMs - sinceMs))}`;
   const all = ranks
     .map(({ rank, host, sinceMs }) => (host === null ? `${rank} ${missingFor(sinceMs)}` : `${rank} ${host}`))

@@ -38,7 +38,7 @@ function sectionOf(tensors: readonly ModelTensor[], layout: ParallelLayout, rank
 }
 
 /** Rows of one tensor that a rank wants, and who has them. */
-interface Wanted {
+interface SliceChoice {
   readonly slice: Omit<Slice, "from" | "sourceOffset">;
   readonly candidates: readonly Pick<Slice, "from" | "sourceOffset">[];
 }
@@ -69,7 +69,7 @@ export function planNaively(
 function wantedOf(
   target: Shard,
   holders: readonly { readonly source: number; readonly shard: Shard }[],
-): readonly Wanted[] {
+): readonly SliceChoice[] {
   const [first] = holders;
   if (!first) return [];
   const { shape, partition, elementBytes, name } = target.tensor;
@@ -100,11 +100,11 @@ function wantedOf(
 }
 
 /** Those without a choice first, then the largest first, each from who gives least so far; ties from another one for each rank. */
-function choose(wanted: readonly Wanted[], rank: number): readonly Slice[] {
+function choose(wanted: readonly SliceChoice[], rank: number): readonly Slice[] {
   const given: Record<number, number> = {};
-  const sizeOf = ({ slice }: Wanted): number => slice.bytes * slice.count;
-  const isOpen = ({ candidates }: Wanted): number => (candidates.length > 1 ? 1 : 0);
-  const chosen = new Map<Wanted, Slice>();
+  const sizeOf = ({ slice }: SliceChoice): number => slice.bytes * slice.count;
+  const isOpen = ({ candidates }: SliceChoice): number => (candidates.length > 1 ? 1 : 0);
+  const chosen = new Map<SliceChoice, Slice>();
   for (const one of [...wanted].sort((a, b) => isOpen(a) - isOpen(b) || sizeOf(b) - sizeOf(a))) {
     const at = rank % one.candidates.length;
     const turned = [...one.candidates.slice(at), ...one.candidates.slice(0, at)];

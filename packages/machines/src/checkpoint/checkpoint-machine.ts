@@ -15,7 +15,7 @@ import {
 import { isOlder, isSame, type VersionKey } from "../version-key.ts";
 
 type SaveBody = Body<"checkpoint.save">;
-type Held = Body<"weights.held">;
+type WeightHolding = Body<"weights.held">;
 
 /** What a checkpoint actor asks of its host. */
 export type CheckpointEffect =
@@ -36,7 +36,7 @@ export type CheckpointEvent =
   | ({ readonly type: "checkpoint.written" } & Body<"checkpoint.saved">)
   | ({ readonly type: "checkpoint.errored" } & Omit<Body<"checkpoint.failed">, "version"> & Pick<SaveBody, "shards">)
   | ({ readonly type: "shards.written" } & Body<"shards.saved">)
-  | ({ readonly type: "weights.pulled" } & Held)
+  | ({ readonly type: "weights.pulled" } & WeightHolding)
   | ({ readonly type: "weights.errored" } & Body<"weights.failed">);
 
 /** How long a checkpoint, and a pull into memory, may take. */
@@ -48,7 +48,7 @@ export interface CheckpointInput {
 interface Context extends CheckpointInput {
   readonly save: SaveBody | null;
   /** The newest that is in memory, and what is on its way there. */
-  readonly held: Held | null;
+  readonly held: WeightHolding | null;
   readonly wanted: VersionKey | null;
 }
 

@@ -13,7 +13,7 @@ import { groupsIn } from "./sizes.ts";
 import { type ControllerState, holdsCurrent, membersOf, meshMembersOf } from "./state.ts";
 
 /** What is counted over reports that wait together: the last vote of two presses, whichever it is. */
-interface Seen {
+interface ReportTally {
   readonly votes: Set<string>;
   /** Receipts by lease, and by step. */
   readonly ofLease: Map<string, number>;
@@ -22,7 +22,7 @@ interface Seen {
 
 /** True while nobody waits for any of these reports, which came in this order. Pure. */
 export function mayWait(state: ControllerState, events: readonly ControllerEvent[]): boolean {
-  const seen: Seen = { votes: new Set(), ofLease: new Map(), ofStep: new Map() };
+  const seen: ReportTally = { votes: new Set(), ofLease: new Map(), ofStep: new Map() };
   return state.ending === null && events.every((event) => isPatient(state, event, seen));
 }
 
@@ -35,7 +35,7 @@ export function mayPass(state: ControllerState, event: ControllerEvent): boolean
   return control(state, event).effects.length === 0;
 }
 
-function isPatient(state: ControllerState, event: ControllerEvent, seen: Seen): boolean {
+function isPatient(state: ControllerState, event: ControllerEvent, seen: ReportTally): boolean {
   switch (event.type) {
     case "step.voted":
       return isOneVoteOfSeveral(state, event, seen);
@@ -50,7 +50,11 @@ function isPatient(state: ControllerState, event: ControllerEvent, seen: Seen): 
   }
 }
 
-function isOneVoteOfSeveral({ step, ...state }: ControllerState, event: ReportOf<"step.voted">, seen: Seen): boolean {
+function isOneVoteOfSeveral(
+  { step, ...state }: ControllerState,
+  event: ReportOf<"step.voted">,
+  seen: ReportTally,
+): boolean {
   const { body, from } = event;
   if (step.state !== "running" || body.step !== step.step || body.attempt !== step.attempt) return false;
   if (body.vote !== "commit" || !body.finite) return false;
@@ -71,7 +75,7 @@ function isOneMoreHolder(state: ControllerState, { from, body }: ReportOf<"weigh
 }
 
 /** The step is not whole by it, and its sampler has more to do, or there is nothing more to be had. */
-function isPartOfMore(state: ControllerState, { body }: ReportOf<"groups.completed">, seen: Seen): boolean {
+function isPartOfMore(state: ControllerState, { body }: ReportOf<"groups.completed">, seen: ReportTally): boolean {
   const { leaseId, receipts, causes } = body;
   const lease = state.leases[leaseId];
   const step = receipts[0]?.step ?? 0;

@@ -4,7 +4,7 @@
  */
 import { type ChangedSettings, type Settings, settingsAt, settingsText } from "@muster/protocol";
 import { announce, type ReportOf } from "./events.ts";
-import type { Taken } from "./fleet/taken.ts";
+import type { CommandOutcome } from "./fleet/command-outcome.ts";
 import type { ControllerPlan } from "./plan.ts";
 import { flawOfChange } from "./settings-flaw.ts";
 import { lastOpened } from "./sizes.ts";
@@ -30,7 +30,7 @@ export function rateOf(
 }
 
 /** Takes a change into the table, or says why it cannot be. Pure. */
-export function takeChange(state: ControllerState, body: ReportOf<"job.change">["body"]): Taken {
+export function takeChange(state: ControllerState, body: ReportOf<"job.change">["body"]): CommandOutcome {
   const { plan, changes = [] } = state;
   const earliest = earliestOf(state, body.settings);
   const { settings, fromStep = earliest } = body;

@@ -24,7 +24,7 @@ import { crowd } from "./members/crowd.ts";
 import type { Member } from "./members/member.ts";
 import type { JobPhase } from "./phases/phase-state.ts";
 import type { ControllerPlan } from "./plan.ts";
-import type { Dropped, FailedEpoch, FillSeen, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
+import type { Dropped, FailedEpoch, FillReading, KeptReceipt, LostAttempts, StepRun } from "./step/step-state.ts";
 import type { Beginning } from "./weights/memory-state.ts";
 
 export type { Checkpoints, CoveredStep, Fallback, KeptCheckpoint } from "./checkpoints/checkpoints-state.ts";
@@ -198,7 +198,7 @@ export interface ControllerState {
   /** How often stored results were given up so that a step has room; absent before that. */
   readonly roomMade?: { readonly step: number; readonly times: number };
   /** How full the groups stream was when it was told last; absent before that. */
-  readonly groupsFill?: FillSeen;
+  readonly groupsFill?: FillReading;
   /** Groups that were finished so far, and their tokens: what a group costs on average. */
   readonly sampled: { readonly groups: number; readonly tokens: number };
   readonly evaluation: Evaluation | null;

@@ -10,7 +10,7 @@ import { Outages } from "./outages.ts";
 import { PhaseTimes } from "./phase-times.ts";
 import { type Moment, Sighting } from "./sighting.ts";
 import type { DetectorTiming } from "./timing.ts";
-import type { BeatSeen, Look, Probe, Verdict, Watched } from "./verdict.ts";
+import type { BeatReading, Look, Probe, Verdict, Watched } from "./verdict.ts";
 
 const endedEarlyMax = 256;
 /** A beat that is further behind than this is not late: the number before it was a lie, which must not silence the living. */
@@ -45,7 +45,7 @@ export class FailureDetector {
   }
 
   /** A heartbeat arrived. Late or repeated ones count for nothing, and so do those of another life than the one that is watched. */
-  beat(beat: BeatSeen, nowMs: number): void {
+  beat(beat: BeatReading, nowMs: number): void {
     const sighting = this.#sightings.get(beat.id);
     if (!sighting || sighting.incarnation !== beat.incarnation) return;
     const behind = sighting.seq - beat.seq;

@@ -5,7 +5,7 @@ import { Outages } from "./outages.ts";
 import type { PhaseTimes } from "./phase-times.ts";
 import { phiOf } from "./phi.ts";
 import type { DetectorTiming } from "./timing.ts";
-import type { BeatSeen } from "./verdict.ts";
+import type { BeatReading } from "./verdict.ts";
 
 /** Gaps that vary less than this are as good as regular: a busy host delays a beat by as much. */
 const deviationMinMs = 100;
@@ -65,7 +65,7 @@ export class Sighting {
   }
 
   /** A fresh beat. Bursts after a pause, and the pause itself, say nothing about the usual gap. */
-  beat(beat: BeatSeen, nowMs: number, { timing, phases }: { timing: DetectorTiming; phases: PhaseTimes }): void {
+  beat(beat: BeatReading, nowMs: number, { timing, phases }: { timing: DetectorTiming; phases: PhaseTimes }): void {
     const gapMs = nowMs - this.#beatMs;
     if (this.seq >= 0 && gapMs >= timing.intervalMs / 4 && gapMs <= timing.pauseMs) this.#gaps.add(gapMs);
     this.#beatMs = nowMs;

@@ -24,7 +24,7 @@ export interface Watched {
 }
 
 /** A heartbeat as the detector reads it. */
-export interface BeatSeen {
+export interface BeatReading {
   readonly id: string;
   readonly incarnation: string;
   readonly seq: number;

@@ -2,7 +2,7 @@
 import type { Body, JobConfig } from "@muster/protocol";
 import type { CommandEvent, DropEffect, RegisteredEvent, ReportEffect } from "../replica-events.ts";
 
-type Held = Body<"weights.held">;
+type WeightHolding = Body<"weights.held">;
 
 /** Which attempt of which step, in which epoch. */
 export interface AttemptKey {
@@ -38,10 +38,10 @@ export type PolicyEvent =
   | CommandEvent<"weights.initialize" | "weights.pull" | "weights.publish">
   | CommandEvent<"mesh.build" | "step.run" | "step.apply" | "step.discard">
   | RegisteredEvent
-  | ({ readonly type: "weights.initialized"; readonly meta: Body<"weights.meta"> } & Held)
-  | ({ readonly type: "weights.pulled" } & Held)
+  | ({ readonly type: "weights.initialized"; readonly meta: Body<"weights.meta"> } & WeightHolding)
+  | ({ readonly type: "weights.pulled" } & WeightHolding)
   | ({ readonly type: "weights.errored" } & Body<"weights.failed">)
-  | ({ readonly type: "weights.published" } & Held)
+  | ({ readonly type: "weights.published" } & WeightHolding)
   | ({ readonly type: "weights.unpublished" } & Pick<Body<"weights.failed">, "lineage" | "version" | "cause">)
   | ({ readonly type: "mesh.joined" } & Body<"mesh.built">)
   | {
@@ -59,7 +59,7 @@ export type PolicyEvent =
       readonly missing: readonly string[];
       readonly unreadable?: Body<"step.voted">["unreadable"];
     } & AttemptKey)
-  | ({ readonly type: "step.promoted" } & Held);
+  | ({ readonly type: "step.promoted" } & WeightHolding);
 
 /** How long a policy replica waits. */
 export interface PolicyInput {
@@ -75,7 +75,7 @@ export interface PolicyInput {
 /** What a policy replica remembers; plain JSON. */
 export interface PolicyContext extends PolicyInput {
   /** The version whose bytes are live. */
-  readonly held: Held | null;
+  readonly held: WeightHolding | null;
   /** The newest mesh it was told of, and the newest it joined. */
   readonly build: Body<"mesh.build"> | null;
   readonly joinedEpoch: number;

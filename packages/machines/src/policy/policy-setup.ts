@@ -55,7 +55,7 @@ export const effect = (params: PolicyEffect): { type: "effect"; params: PolicyEf
 export const unreachable: PolicyEffect = { type: "drop", kind: "entry", reason: "entered without its order" };
 
 /** What an action sees; it is given the context as the actions before it left it. */
-interface Seen<Event = unknown> {
+interface ActionArgs<Event = unknown> {
   readonly context: PolicyContext;
   readonly event: Event;
 }
@@ -63,13 +63,14 @@ interface Seen<Event = unknown> {
 /** Action that says which version is live. */
 export const sayHeld = {
   type: effectAction,
-  params: ({ context }: Seen): PolicyEffect => (context.held ? report("weights.held", context.held) : unreachable),
+  params: ({ context }: ActionArgs): PolicyEffect =>
+    context.held ? report("weights.held", context.held) : unreachable,
 } as const;
 
 /** Action that says that the joined mesh stands. */
 export const sayJoined = {
   type: effectAction,
-  params: ({ context: { joinedEpoch: epoch, engine } }: Seen): PolicyEffect =>
+  params: ({ context: { joinedEpoch: epoch, engine } }: ActionArgs): PolicyEffect =>
     report("mesh.built", { epoch, ...(engine ? { engine } : {}) }),
 } as const;
 
@@ -86,13 +87,13 @@ const wantedFailed = ({ wanted }: PolicyContext, { cause, damage }: Failure): Po
 /** Action that says why the wanted version could not be had. */
 export const sayFailed = {
   type: effectAction,
-  params: ({ context, event }: Seen<Failure>): PolicyEffect => wantedFailed(context, event),
+  params: ({ context, event }: ActionArgs<Failure>): PolicyEffect => wantedFailed(context, event),
 } as const;
 
 /** Action that says that the wanted version was not there at the deadline. */
 export const sayLate = {
   type: effectAction,
-  params: ({ context }: Seen): PolicyEffect => wantedFailed(context, { cause: "not there in time" }),
+  params: ({ context }: ActionArgs): PolicyEffect => wantedFailed(context, { cause: "not there in time" }),
 } as const;
 
 /** Guards, delays and actions of the policy machine. */

@@ -9,7 +9,7 @@ import type {
   ToldEvent,
 } from "../replica-events.ts";
 
-type Held = Body<"weights.held">;
+type WeightHolding = Body<"weights.held">;
 
 /** A part of a lease that is generated in one go. */
 export interface Chunk {
@@ -46,7 +46,7 @@ export type RolloutEvent =
   | RegisteredEvent
   | StoppingEvent
   | ToldEvent
-  | ({ readonly type: "weights.pulled" } & Held)
+  | ({ readonly type: "weights.pulled" } & WeightHolding)
   | { readonly type: "weights.errored"; readonly lineage: number; readonly version: number; readonly cause: string }
   /** Items of a chunk that were begun and are handed back, with what is stored of them. */
   | {
@@ -91,7 +91,7 @@ export interface RolloutInput {
 
 /** What a rollout replica remembers; plain JSON. */
 export interface RolloutContext extends RolloutInput {
-  readonly held: Held | null;
+  readonly held: WeightHolding | null;
   /** What the engine is was told, with the first version. */
   readonly isEngineTold: boolean;
   readonly wanted: { readonly lineage: number; readonly version: number } | null;

@@ -3,7 +3,7 @@
  * lost beats, broker failovers. Nobody may be evicted (reliability 4.4, L6). `MUSTER_DETECTOR_NODE_HOURS` asks for more hours.
  */
 import { type Random, randomOf } from "@muster/base";
-import { type BeatSeen, FailureDetector, type Watched } from "@muster/machines";
+import { type BeatReading, FailureDetector, type Watched } from "@muster/machines";
 import { describe, expect, it } from "vitest";
 import { timing } from "./watcher.ts";
 
@@ -13,7 +13,7 @@ const nodes = 500;
 /** One member: when its next beat comes, and until when its main loop stands. */
 interface Node {
   readonly watched: Watched;
-  readonly beat: { -readonly [K in keyof BeatSeen]: BeatSeen[K] };
+  readonly beat: { -readonly [K in keyof BeatReading]: BeatReading[K] };
   nextMs: number;
   stallUntilMs: number;
   nextStallMs: number;

@@ -1,5 +1,5 @@
 /** A detector with a hand on its clock. */
-import { type BeatSeen, type DetectorTiming, FailureDetector, type Look, type Watched } from "@muster/machines";
+import { type BeatReading, type DetectorTiming, FailureDetector, type Look, type Watched } from "@muster/machines";
 
 /** The defaults of production, with room for tests. */
 export const timing: DetectorTiming = {
@@ -42,7 +42,7 @@ export class Watcher {
     this.look();
   }
 
-  beat(id: string, patch: Partial<BeatSeen> = {}): void {
+  beat(id: string, patch: Partial<BeatReading> = {}): void {
     const rest = { phase: "idle", progress: 0, loopLagMs: 0, failures: 0 };
     this.detector.beat({ id, incarnation: "i1", seq: ++this.#seq, ...rest, ...patch }, this.nowMs);
   }
@@ -60,7 +60,7 @@ export class Watcher {
   }
 
   /** Lets time pass with a look every 200 ms, while some members beat once a second. @returns What was said meanwhile. */
-  pass(ms: number, beating: readonly string[] = [], patch: Partial<BeatSeen> = {}): readonly string[] {
+  pass(ms: number, beating: readonly string[] = [], patch: Partial<BeatReading> = {}): readonly string[] {
     const from = this.said.length;
     const endMs = this.nowMs + ms;
     while (this.nowMs < endMs) {

@@ -4,7 +4,7 @@ import type { Generated, ToolCall } from "@muster/base";
 import { partOfAny, toolParserOf } from "../core/tool-calls.ts";
 import { type GrowingText, withoutIncomplete } from "./growing-text.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
-import type { Wanted } from "./sampler-request.ts";
+import type { GenerationRequest } from "./sampler-request.ts";
 
 /** A response as it is answered. */
 export interface Said {
@@ -19,7 +19,7 @@ export interface Said {
 }
 
 type Tools = {
-  readonly wanted: Wanted;
+  readonly wanted: GenerationRequest;
   readonly tokenizer: SamplerTokenizer;
   /** Text of the one response that is looked at while it is drawn. */
   readonly growing?: GrowingText;
@@ -47,7 +47,7 @@ export function saidOf(tools: Tools, drawn: Generated, isLast: boolean): Said {
 }
 
 /** True when something in a response may end it: then it is looked at while it is drawn. */
-export function mayBeCut(wanted: Wanted): boolean {
+export function mayBeCut(wanted: GenerationRequest): boolean {
   return marksOf(wanted).length > 0;
 }
 
@@ -90,7 +90,7 @@ function cutOf({ wanted, tokenizer, growing }: Tools, drawn: Generated, isLast: 
   };
 }
 
-function marksOf({ stops, toolParser, isOneCall }: Wanted): readonly string[] {
+function marksOf({ stops, toolParser, isOneCall }: GenerationRequest): readonly string[] {
   const end = isOneCall && toolParser !== null ? toolParserOf(toolParser).end : null;
   return end === null ? stops : [...stops, end];
 }

@@ -5,14 +5,14 @@ import type { EngineRoute } from "../core/parse-request.ts";
 import type { GrowingText } from "./growing-text.ts";
 import { type Said, saidOf } from "./said.ts";
 import type { SamplerTokenizer } from "./sampler-engine.ts";
-import type { Wanted } from "./sampler-request.ts";
+import type { GenerationRequest } from "./sampler-request.ts";
 
 /** What an answer is made from. */
 export interface Shown {
   readonly route: EngineRoute;
   readonly id: string;
   readonly model: string;
-  readonly wanted: Wanted;
+  readonly wanted: GenerationRequest;
   readonly tokenizer: SamplerTokenizer;
   readonly createdS: number;
   /** Text of the one response that is looked at while it is drawn. */

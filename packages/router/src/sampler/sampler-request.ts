@@ -17,7 +17,7 @@ import type { SamplerTokenizer } from "./sampler-engine.ts";
 type Table = Readonly<Record<string, unknown>>;
 
 /** What is to be drawn, and how it is shown. */
-export interface Wanted {
+export interface GenerationRequest {
   readonly promptIds: Int32Array;
   readonly n: number;
   readonly sampling: SamplingOptions;
@@ -70,7 +70,12 @@ const responsesMax = 64;
 const [stopsMax, stopCharactersMax] = [16, 256];
 
 /** Reads a request. `freshSeed` is taken where it names no seed. @throws Refused with 400 */
-export function wantedOf(route: EngineRoute, body: Table, tokenizer: SamplerTokenizer, freshSeed: number): Wanted {
+export function wantedOf(
+  route: EngineRoute,
+  body: Table,
+  tokenizer: SamplerTokenizer,
+  freshSeed: number,
+): GenerationRequest {
   const isNative = route === "/generate";
   const { sampling_params: inner = {} } = body;
   if (isNative && !isTable(inner)) throw invalid("sampling_params must be an object");

@@ -4,7 +4,7 @@
  */
 
 /** What is known of a message. */
-export type Seen = "new" | "pending" | "done";
+export type MessageState = "new" | "pending" | "done";
 
 /** Messages of one life of one sender. */
 export interface MessageKey {
@@ -15,13 +15,13 @@ export interface MessageKey {
 
 /** A bounded memory of messages. */
 export interface Dedup {
-  look(key: MessageKey): Seen;
+  look(key: MessageKey): MessageState;
   /** Marks a message as taken and not yet done. */
-  take(key: MessageKey): Taken;
+  take(key: MessageKey): MessageClaim;
 }
 
 /** A message between being taken and being done. */
-export interface Taken {
+export interface MessageClaim {
   /** Its effects are executed. */
   done(): void;
   /** It was not taken after all and may come again. */
@@ -38,11 +38,11 @@ export interface DedupLimits {
 
 /** Creates an empty memory. */
 export function createDedup({ messagesMax, sendersMax }: DedupLimits): Dedup {
-  const senders = new Map<string, Map<number, Seen>>();
+  const senders = new Map<string, Map<number, MessageState>>();
 
-  const windowOf = ({ from, incarnation }: MessageKey): Map<number, Seen> => {
+  const windowOf = ({ from, incarnation }: MessageKey): Map<number, MessageState> => {
     const name = `${from}/${incarnation}`;
-    const window = senders.get(name) ?? new Map<number, Seen>();
+    const window = senders.get(name) ?? new Map<number, MessageState>();
     senders.delete(name);
     senders.set(name, window);
     dropOldest(senders, sendersMax);

@@ -40,7 +40,7 @@ export interface SimKeeperOptions {
   readonly spawn: (order: StartOrder) => Child;
 }
 
-interface Held {
+interface LiveChild {
   readonly child: Child;
   readonly life: number;
 }
@@ -51,7 +51,7 @@ const orphanGraceMs = 1_000;
 export class SimKeeper implements KeeperPort {
   readonly #given: KeeperGiven;
   readonly #options: SimKeeperOptions;
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, LiveChild>();
   /** Lives that are about to start, and may be told to end before they do. */
   readonly #due = new Map<string, number>();
   #isClosed = false;

@@ -9,7 +9,7 @@ import { matcherOf, streamRules } from "@muster/transport/internal";
 import type { StoredMessage } from "../net/wire.ts";
 import type { SimProcess } from "../world/process.ts";
 
-interface Seen {
+interface StreamRecord {
   readonly stream: StreamName;
   readonly seq: number;
   readonly subject: string;
@@ -112,7 +112,7 @@ export class Telling {
     this.#tell({ stream: "journal", seq, subject: `muster.${this.#job}.journal`, data, by });
   }
 
-  #seen({ stream, seq, subject, data }: Seen, by = this.#lives.get(incarnationIn(data))): void {
+  #seen({ stream, seq, subject, data }: StreamRecord, by = this.#lives.get(incarnationIn(data))): void {
     const told = this.#told.get(stream);
     if (!by || !told || told.has(seq)) return;
     told.add(seq);

@@ -9,7 +9,7 @@ import {
 } from "@muster/collectives";
 import { serveCalls } from "../members.ts";
 
-type Wanted = Pick<MapOptions, "id" | "sections" | "holders"> & { readonly bytes: number };
+type PullRequest = Pick<MapOptions, "id" | "sections" | "holders"> & { readonly bytes: number };
 
 const key = new Uint8Array(32).fill(9);
 const job = "bench";
@@ -40,20 +40,20 @@ serveCalls({
     return await store?.publish(id, sectionsOf(pieces));
   },
   /** Copies a version into memory of this process's own. */
-  async pull({ bytes, pieces = 1, ...wanted }: Wanted & { readonly pieces?: number }) {
+  async pull({ bytes, pieces = 1, ...wanted }: PullRequest & { readonly pieces?: number }) {
     fit(bytes);
     const { via } = await pullVersion({ ...optionsOf(wanted), into: sectionsOf(pieces) });
     return { via };
   },
   /** Maps a version; from another host it lands in the store of this process. */
-  async map({ bytes: _, ...wanted }: Wanted) {
+  async map({ bytes: _, ...wanted }: PullRequest) {
     const mapped = await mapVersion({ ...optionsOf(wanted), ...(store ? { keepIn: store } : {}) });
     const { via, from } = mapped;
     mapped.release();
     return { via, from };
   },
   /** Maps a version, and reads its last byte. */
-  async look({ bytes, ...wanted }: Wanted) {
+  async look({ bytes, ...wanted }: PullRequest) {
     const mapped = await mapVersion(optionsOf(wanted));
     const last = new Uint8Array(1);
     const patience = { deadlineMs, signal: new AbortController().signal };
@@ -78,6 +78,6 @@ function sectionsOf(pieces: number): Readonly<Record<string, Uint8Array>> {
   return views;
 }
 
-function optionsOf(wanted: Omit<Wanted, "bytes">): MapOptions {
+function optionsOf(wanted: Omit<PullRequest, "bytes">): MapOptions {
   return { key, job, member: `reader-${process.pid}`, deadlineMs, signal: new AbortController().signal, ...wanted };
 }

@@ -5,9 +5,9 @@
 import { commandKinds } from "@muster/protocol";
 import { announce, type Change, type ControllerEffect, type ControllerEvent } from "../events.ts";
 import { type ControllerState, withStale } from "../state.ts";
+import type { CommandOutcome } from "./command-outcome.ts";
 import { type CommandAnswer, type CommandRow, withFleet } from "./fleet-state.ts";
 import { type CommandEvent, takeCommand } from "./take-command.ts";
-import type { Taken } from "./taken.ts";
 
 /** Finished commands remembered, and commands that may be under way. */
 const finishedMax = 512;
@@ -34,7 +34,7 @@ export function applyCommand(state: ControllerState, event: CommandEvent): Chang
   const known = state.fleet.commands[id];
   if (known) return { state, effects: answeredAgain(state, said, known) };
   const running = Object.values(state.fleet.commands).filter(({ answer }) => answer === null).length;
-  const taken: Taken =
+  const taken: CommandOutcome =
     running >= runningMax
       ? { state, refusal: `${running} commands are under way already; wait for one, or cancel one` }
       : takeCommand(state, event, id);

@@ -78,7 +78,7 @@ export interface FleetNode {
 }
 
 /** Counts of replicas by role. */
-export type Wanted = Readonly<Record<ReplicaRole, number>>;
+export type ReplicaCounts = Readonly<Record<ReplicaRole, number>>;
 
 /** A command of an operator: what was asked, and what became of it. */
 export interface CommandRow {
@@ -94,7 +94,7 @@ export interface CommandRow {
   /** The new replica of a replacement. */
   readonly replacement: string | null;
   /** Counts before a scaling, for whoever takes it back. */
-  readonly before: Wanted | null;
+  readonly before: ReplicaCounts | null;
   /** The term in which its order was sent to a node. */
   readonly sentTerm: number;
 }
@@ -106,13 +106,13 @@ export type CommandAnswer =
 
 /** The whole fleet. */
 export interface FleetState {
-  readonly wanted: Wanted;
+  readonly wanted: ReplicaCounts;
   readonly replicas: Readonly<Record<string, FleetReplica>>;
   readonly nodes: Readonly<Record<string, FleetNode>>;
   /** Ids of nodes and replicas that get no new work. */
   readonly cordoned: readonly string[];
   /** Replicas made so far by role; numbers are not used twice. */
-  readonly made: Wanted;
+  readonly made: ReplicaCounts;
   readonly revision: number;
   /** Since when too few replicas are healthy, and whether the operator was told. */
   readonly shortage: { readonly sinceMs: AtMs; readonly isTold: boolean } | null;
@@ -122,10 +122,10 @@ export interface FleetState {
   readonly starts?: Readonly<Partial<Record<ReplicaRole, "ready" | Readonly<Record<string, number>>>>>;
 }
 
-const none: Wanted = perRole(() => 0);
+const none: ReplicaCounts = perRole(() => 0);
 
 /** A fleet before the first node. Pure. */
-export function initialFleet(wanted: Wanted): FleetState {
+export function initialFleet(wanted: ReplicaCounts): FleetState {
   return {
     wanted,
     replicas: {},

@@ -4,23 +4,23 @@ import type { ReportOf } from "../events.ts";
 import { takeImport, takePhase } from "../phases/take-phase.ts";
 import { takeChange } from "../settings.ts";
 import { type ControllerState, endingWith, withMember } from "../state.ts";
+import type { CommandOutcome } from "./command-outcome.ts";
 import {
   type CommandAnswer,
   type CommandRow,
   type FleetReplica,
-  type Wanted,
+  type ReplicaCounts,
   withFleet,
   withReplica,
 } from "./fleet-state.ts";
 import { type Place, roomFor, roomOn } from "./place.ts";
 import { makeReplica } from "./plan-fleet.ts";
-import type { Taken } from "./taken.ts";
 
 /** What operators may ask. */
 export type CommandEvent = ReportOf<CommandKind>;
 
 /** Takes a command: changes what is wanted, or says why it cannot be. Pure. */
-export function takeCommand(state: ControllerState, event: CommandEvent, id: string): Taken {
+export function takeCommand(state: ControllerState, event: CommandEvent, id: string): CommandOutcome {
   switch (event.type) {
     case "job.stop":
       return takeStop(state, event.body.reason);
@@ -47,17 +47,17 @@ export function takeCommand(state: ControllerState, event: CommandEvent, id: str
   }
 }
 
-const refusal = (state: ControllerState, text: string): Taken => ({ state, refusal: text });
+const refusal = (state: ControllerState, text: string): CommandOutcome => ({ state, refusal: text });
 const done = (detail: string): CommandAnswer => ({ outcome: "done", detail });
 
-function unknown(state: ControllerState, field: string, value: string): Taken {
+function unknown(state: ControllerState, field: string, value: string): CommandOutcome {
   const ids = [...new Set([...Object.keys(state.members), ...Object.keys(state.fleet.replicas)])].sort();
   const shown = ids.slice(0, 20).join(", ") || "none";
   return refusal(state, `${field} = "${value}" is no replica or node of this job; there are: ${shown}`);
 }
 
 /** Done when the job has ended: see `finishStops`. */
-function takeStop(state: ControllerState, reason: string): Taken {
+function takeStop(state: ControllerState, reason: string): CommandOutcome {
   const { ending } = state;
   if (ending?.announced) {
     const detail = `the job has ended: ${ending.reason}`;
@@ -68,7 +68,7 @@ function takeStop(state: ControllerState, reason: string): Taken {
   return { state: endingWith(state, "stopped", reason), detail, effects: [] };
 }
 
-function takeScale(state: ControllerState, body: ReportOf<"fleet.scale">["body"]): Taken {
+function takeScale(state: ControllerState, body: ReportOf<"fleet.scale">["body"]): CommandOutcome {
   const asked = replicaRoles.filter((role) => body[role] !== undefined);
   if (asked.length === 0) return refusal(state, "no role is given; name at least one, for example rollout = 4");
   if (state.ending) return refusal(state, `the job is ending: ${state.ending.reason}`);
@@ -80,12 +80,12 @@ function takeScale(state: ControllerState, body: ReportOf<"fleet.scale">["body"]
     );
   const before = state.fleet.wanted;
   const given = Object.fromEntries(asked.map((role) => [role, body[role] ?? 0]));
-  const wanted: Wanted = { ...before, ...given };
+  const wanted: ReplicaCounts = { ...before, ...given };
   const detail = asked.map((role) => `${role} ${before[role]} → ${wanted[role]}`).join(", ");
   return { state: withFleet(state, { wanted }), detail, effects: [], row: { before } };
 }
 
-function takeCordon(state: ControllerState, id: string, isOn: boolean): Taken {
+function takeCordon(state: ControllerState, id: string, isOn: boolean): CommandOutcome {
   if (!state.members[id] && !state.fleet.replicas[id]) return unknown(state, "id", id);
   const others = state.fleet.cordoned.filter((other) => other !== id);
   const detail = isOn ? `${id} gets no new work` : `${id} gets new work again`;
@@ -93,7 +93,7 @@ function takeCordon(state: ControllerState, id: string, isOn: boolean): Taken {
   return { state: next, detail, effects: [], answer: done(detail) };
 }
 
-function takeDrain(state: ControllerState, id: string): Taken {
+function takeDrain(state: ControllerState, id: string): CommandOutcome {
   const replica = state.fleet.replicas[id];
   const member = state.members[id];
   if (!replica && !member) return unknown(state, "id", id);
@@ -112,7 +112,7 @@ function takeDrain(state: ControllerState, id: string): Taken {
   return { state: withMember(state, id, { health: "draining" }), detail, effects: [], row };
 }
 
-function takeReplace(state: ControllerState, id: string): Taken {
+function takeReplace(state: ControllerState, id: string): CommandOutcome {
   const replica = state.fleet.replicas[id];
   if (!replica) {
     if (!state.members[id]) return unknown(state, "id", id);
@@ -133,7 +133,10 @@ function ownPlaceOf(state: ControllerState, { health, node, role }: FleetReplica
   return health === "RETIRED" && node !== null ? roomOn(state, node, role) : null;
 }
 
-function takeKill(state: ControllerState, { id, signal }: { readonly id: string; readonly signal: string }): Taken {
+function takeKill(
+  state: ControllerState,
+  { id, signal }: { readonly id: string; readonly signal: string },
+): CommandOutcome {
   const replica = state.fleet.replicas[id];
   if (!replica) {
     if (!state.members[id]) return unknown(state, "id", id);
@@ -144,7 +147,7 @@ function takeKill(state: ControllerState, { id, signal }: { readonly id: string;
 }
 
 /** A command is taken back as far as it has not happened. */
-function takeCancel(state: ControllerState, target: string, id: string): Taken {
+function takeCancel(state: ControllerState, target: string, id: string): CommandOutcome {
   const row = state.fleet.commands[target];
   if (!row) return refusal(state, `target = "${target}" is no command that this job remembers`);
   if (row.answer) return refusal(state, `target = "${target}" is over: ${row.answer.outcome}, ${row.answer.detail}`);

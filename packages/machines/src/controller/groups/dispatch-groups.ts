@@ -174,14 +174,14 @@ function leaseTo(state: ControllerState, member: Member, begin: Begin): Leased |
   };
 }
 
-interface Taken {
+interface WorkSelection {
   readonly state: ControllerState;
   readonly items: readonly WorkItem[];
   /** Ids of what an earlier holder did not finish. */
   readonly resumed: string[];
 }
 
-function takeEval(state: ControllerState, member: Holder): Taken | null {
+function takeEval(state: ControllerState, member: Holder): WorkSelection | null {
   const run = state.evaluation;
   if (!run || run.queue.length === 0 || member.held.version !== run.version || !holdsCurrent(state, member))
     return null;
@@ -192,7 +192,7 @@ function takeEval(state: ControllerState, member: Holder): Taken | null {
   return { state: { ...state, evaluation: { ...run, queue: run.queue.slice(size) } }, items, resumed };
 }
 
-function takeGroups(state: ControllerState, member: Holder, begin: Begin): Taken | null {
+function takeGroups(state: ControllerState, member: Holder, begin: Begin): WorkSelection | null {
   const { step } = state;
   const behind = begin.version - member.held.version;
   for (const number of range(step.step, Math.min(stepsOf(state), step.step + stepsAheadMax(state)))) {
@@ -245,7 +245,7 @@ function wholeShareOf(state: ControllerState, member: Member, size: number): num
   return state.shortages[member.id] || leaseShareOf(state, member) < 1 ? 0 : whole;
 }
 
-function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): Taken | null {
+function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): WorkSelection | null {
   const groups = state.groups[step];
   if (!groups) return null;
   const items = waiting.map(({ index, attempt, partial }) => ({

@@ -1,7 +1,7 @@
 /** What an operator says of phases: what the job does from now on, and groups that another run sampled. Every refusal names the field, the value and the way out. */
 import { digestsOf, firstSeqOf, type GroupReceipt, type Section, sectionsOfPart } from "@muster/protocol";
 import type { ReportOf } from "../events.ts";
-import type { Taken } from "../fleet/taken.ts";
+import type { CommandOutcome } from "../fleet/command-outcome.ts";
 import { isOpen, settleReceipt } from "../groups/apply-groups.ts";
 import { noteReceipts } from "../groups/given-up.ts";
 import { refusalOf } from "../groups/sound-receipts.ts";
@@ -10,7 +10,7 @@ import { stepsOf } from "../sizes.ts";
 import type { ControllerState } from "../state.ts";
 
 /** Sets what the job does. Pure. */
-export function takePhase(state: ControllerState, { phase, partial }: ReportOf<"job.phase">["body"]): Taken {
+export function takePhase(state: ControllerState, { phase, partial }: ReportOf<"job.phase">["body"]): CommandOutcome {
   if (state.ending) return { state, refusal: `the job is ending: ${state.ending.reason}` };
   if (partial && phase !== "update")
     return { state, refusal: `partial goes with phase = update, and phase = ${phase}; leave it out` };
@@ -25,7 +25,10 @@ const says = { both: "samples and trains", rollout: "only samples", update: "onl
  * Takes groups that lie in the groups stream already. What could not be true, or was sampled by other weights than those that the job has, is
  * refused as a whole; of the rest the first result of a group wins, and what is trained stays trained. Pure.
  */
-export function takeImport(state: ControllerState, { weights, receipts }: ReportOf<"groups.import">["body"]): Taken {
+export function takeImport(
+  state: ControllerState,
+  { weights, receipts }: ReportOf<"groups.import">["body"],
+): CommandOutcome {
   const refusal = refusalOfImport(state, weights, receipts);
   if (refusal !== null) return { state, refusal };
   const open = receipts.filter((receipt) => isOpen(state, receipt));
@@ -79,6 +82,6 @@ function nameOf(sections: readonly Section[]): string {
   return sectionsOfPart(sections, "serving")[0]?.digest ?? "weights that the file does not name";
 }
 
-function taken(state: ControllerState, detail: string): Taken {
+function taken(state: ControllerState, detail: string): CommandOutcome {
   return { state, detail, effects: [], answer: { outcome: "done", detail } };
 }

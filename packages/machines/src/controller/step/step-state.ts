@@ -92,7 +92,7 @@ export interface Fill {
 }
 
 /** The same, and when it was seen. */
-export interface FillSeen extends Fill {
+export interface FillReading extends Fill {
   readonly atMs?: AtMs;
 }
 

@@ -4,7 +4,7 @@ import type { ControllerState } from "../state.ts";
 import type { CommandAnswer, CommandRow } from "./fleet-state.ts";
 
 /** A command that was taken, or the reason why not. */
-export type Taken =
+export type CommandOutcome =
   | {
       readonly state: ControllerState;
       readonly detail: string;
