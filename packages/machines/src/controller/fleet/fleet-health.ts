@@ -65,7 +65,7 @@ export function planHealth(state: ControllerState): Change<ControllerState> | nu
     next = withReplica(next, id, patch);
     if (health !== replica.health) effects.push(changed(id, replica, { health, reason: reasons[health] }));
     if (health === "DEAD" && health !== replica.health && replica.group) {
-      const over = whenPutOut(next, id, replica);
+      const over = whenEvicted(next, id, replica);
       next = over.state;
       effects.push(...over.effects);
     }
@@ -86,7 +86,7 @@ const reasons: Readonly<Record<FleetHealth, string>> = {
 };
 
 /** A life of several processes whose member is gone: the others end with it. It is over already where the end of a process was what evicted it. */
-function whenPutOut(state: ControllerState, id: string, replica: FleetReplica): Change<ControllerState> {
+function whenEvicted(state: ControllerState, id: string, replica: FleetReplica): Change<ControllerState> {
   const { node, group } = replica;
   const isRunning = replica.process !== null && replica.process.life >= replica.life;
   if (!isRunning || node === null || group?.begunAtMs === null) return { state, effects: [] };

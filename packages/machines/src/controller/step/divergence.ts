@@ -26,7 +26,7 @@ export function noteDivergence(state: ControllerState, step: number, divergent: 
   return { ...state, divergences: Object.fromEntries(entries) };
 }
 
-/** Puts a trainer out that differs again and again. Pure. */
+/** Evicts a trainer that differs again and again. Pure. */
 export function planDivergent(state: ControllerState): Change<ControllerState> | null {
   const { divergences = {}, ending, step } = state;
   if (ending || step.state === "running") return null;
