@@ -14,8 +14,11 @@ export const engine = (tools) => {
     ...alone,
     kind: "echo_ranks",
     build: () => "echo-ranks-3",
-    // Each of the processes has some rows of every tensor; there is one layer.
-    layout: (_options, _tensors, size) => ({ tp: size, pp: 1, cut: () => ({ partition: 0, layer: "first" }) }),
+    // Each of the processes has some rows of every tensor: those of a sampler by tensor parallelism, those of a trainer by FSDP. There is one layer.
+    layout: (_options, _tensors, size, role) => ({
+      ...(role === "policy" ? { tp: 1, fsdp: size, pp: 1 } : { tp: size, pp: 1 }),
+      cut: () => ({ partition: role === "policy" ? null : 0, layer: "first" }),
+    }),
     // … and each of those of a trainer its rows of the optimizer, too.
     trainsInShards: true,
     openPolicy: async (options, opening) => {

@@ -11,7 +11,8 @@ const sectionsOf = ({ weights, optimizer }) => ({ weights: bytesOf(weights), opt
 
 /** The shard of one rank, and what it does when rank 0 asks. */
 export function shardOf(training, { eagerness }) {
-  const [{ start, length }] = training.tensors;
+  const [{ rows }] = training.tensors;
+  const { start, length } = rows;
   const fresh = (weight) => ({ weights: new Float32Array(length).fill(weight), optimizer: new Float32Array(length) });
   let live = fresh(0);
   let candidate = null;
@@ -83,7 +84,7 @@ export async function trainTogether(options, { rank, training, needs, describe, 
   const tell = (name) => void call(name).catch(() => {});
   const info = {
     ...{ kind: "echo_ranks", build, modelId, vocab, maxContext, logprobs, tensors, ranks: 1 },
-    ...{ weightsBytes: 4 * vocab, optimizerBytes: 4 * vocab, gradientElements: training.tensors[0].length },
+    ...{ weightsBytes: 4 * vocab, optimizerBytes: 4 * vocab, gradientElements: training.tensors[0].rows.length },
   };
   return {
     info: () => info,

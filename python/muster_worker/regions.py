@@ -18,9 +18,7 @@ class Regions:
 
     def array(self, region: str, place: dict) -> memoryview:
         """A view of an array where a message says that it lies."""
-        form, size = FORMATS[place["dtype"]]
-        start = place["offsetBytes"]
-        return self._views[region][start:start + place["length"] * size].cast(form)
+        return array_in(self._views[region], place)
 
     def write_arrays(self, region: str, arrays: dict) -> dict:
         """Writes {name: (dtype, values)} one behind the other. Returns where each lies. Raises ValueError when there is no room."""
@@ -35,6 +33,13 @@ class Regions:
             places[name] = {"dtype": dtype, "offsetBytes": end, "length": len(values)}
             end = -(-stop // _ALIGNMENT) * _ALIGNMENT
         return places
+
+
+def array_in(view: memoryview, place: dict) -> memoryview:
+    """A view of an array in bytes."""
+    form, size = FORMATS[place["dtype"]]
+    start = place["offsetBytes"]
+    return view[start:start + place["length"] * size].cast(form)
 
 
 def _packed(form, values):

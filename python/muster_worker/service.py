@@ -13,10 +13,13 @@ from dataclasses import fields
 from .calls import Call, Cancelled, Invalid
 from .engines import Batch, Loss, Request, Sample
 from .frames import Frames
-from .regions import Regions
+from .regions import FORMATS, Regions, array_in
 from .scorers import Sequence, Trajectory, score_message
 
 PROTOCOL = 1
+
+# What all processes of a trainer of several do together.
+_TOGETHER = ("initialize", "restore", "begin", "accumulate", "openReference", "stage", "promote", "discard")
 PAGE_ROWS = 2_000
 
 
@@ -41,6 +44,9 @@ class _Service:
         self.aborted = set()
         self.regions = None
         self.version = None
+        # Of a trainer of several processes: how they speak to each other.
+        self.ranks = getattr(worker, "ranks", None)
+        self.is_broken = False
 
     def run(self) -> None:
         hello = self.frames.read()
@@ -56,11 +62,40 @@ class _Service:
         for message in greeting(described):
             self.frames.write(message)
         threading.Thread(target=self._hear, daemon=True).start()
+        if self.ranks and self.ranks.rank > 0:
+            self._follow()
         while True:
             message = self.work.get()
             if message is None:
+                if self.ranks and self.ranks.rank == 0:
+                    self.ranks.say("bye", {}, b"")
                 return
             self._send(self._answer(message))
+            if self.is_broken:
+                os._exit(1)
+
+    def _follow(self) -> None:
+        """Does what rank 0 does, with this process's share. What fails in one process leaves the others in the middle of it: it ends, and with it all."""
+        try:
+            self.worker.meet()
+            while True:
+                method, params, inputs = self.ranks.hear()
+                if method == "bye":
+                    return
+                self.regions = _Inputs(inputs)
+                try:
+                    getattr(self, f"_do_{method}")(params, Call(math.inf, set()))
+                except Cancelled:
+                    pass  # all of them left it at the same place
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _share(self, method: str, params: dict) -> None:
+        places = params.get("arrays", {}).values()
+        end = max((place["offsetBytes"] + place["length"] * FORMATS[place["dtype"]][1] for place in places), default=0)
+        self.ranks.say(method, params, self.regions["inputs"][:end])
 
     def _send(self, answer: dict) -> None:
         try:
@@ -105,12 +140,16 @@ class _Service:
             if run is None:
                 raise Invalid(f"the method {method} is not known")
             call.check()
+            if self.ranks and method in _TOGETHER:
+                self._share(method, message["params"])
             return {"type": "reply", "id": number, "result": run(message["params"], call) or {}}
         except Cancelled as error:
             kind, text = "cancelled", str(error)
         except Invalid as error:
+            self.is_broken = self.ranks is not None
             kind, text = "invalid", str(error)
         except Exception as error:
+            self.is_broken = self.ranks is not None
             traceback.print_exc()
             kind, text = "failed", f"{type(error).__name__}: {error}"
         finally:
@@ -122,6 +161,8 @@ class _Service:
 
     def _do_attach(self, params, _call):
         self.regions = Regions(params["regions"])
+        if self.ranks:
+            self.worker.meet()
 
     def _do_updateWeights(self, params, _call):
         self.worker.update_weights(params["version"], self.regions["weights"])
@@ -204,13 +245,17 @@ class _Service:
         batch = Batch(
             samples, params["normalizer"], params["clipLow"], params["clipHigh"], params["temperature"], _loss_in(params),
         )
-        return self.worker.accumulate(batch, self.regions["gradient"].cast("f"), call)
+        return self.worker.accumulate(batch, self._gradient(), call)
+
+    def _gradient(self):
+        view = self.regions["gradient"]
+        return view and view.cast("f")
 
     def _do_openReference(self, params, _call):
         self.worker.open_reference(params["source"])
 
     def _do_stage(self, params, _call):
-        norm = self.worker.stage(self.regions["gradient"].cast("f"), params)
+        norm = self.worker.stage(self._gradient(), params)
         if norm is None or not math.isfinite(norm):
             return {"gradNorm": None, "finite": False}
         self.worker.write("candidate", self.regions["weights"], self.regions["optimizer"])
@@ -221,6 +266,19 @@ class _Service:
 
     def _do_discard(self, _params, _call):
         self.worker.discard()
+
+
+class _Inputs:
+    """Stands for the regions in a process that is not rank 0: what rank 0 handed on of its inputs, and no others."""
+
+    def __init__(self, inputs):
+        self._inputs = memoryview(inputs)
+
+    def __getitem__(self, name):
+        return None
+
+    def array(self, _region, place):
+        return array_in(self._inputs, place)
 
 
 def _loss_in(params) -> Loss:

@@ -2,7 +2,7 @@
 
 Trains a causal language model in Hugging Face layout with the loss that the job names: see docs/concepts/algorithms.md.
 Gradients are given out shard by shard, and Muster adds them up; weights and moments of AdamW are kept in float32 whatever the model computes in.
-With --lora-rank only low-rank adapters are trained.
+With --lora-rank only low-rank adapters are trained. Of several processes (processes.policy) each has a shard of the model and of its state: torch_fsdp.
 """
 
 import argparse
@@ -31,6 +31,8 @@ class TorchGrpo(Worker):
     computes with the weights that follow from one of them.
     """
 
+    loss_scale = 1
+
     def __init__(self, options):
         self.options = options
         self.place, self.pages = options.state_device, LockedPages(options.state_device)
@@ -58,6 +60,7 @@ class TorchGrpo(Worker):
             "tensors": table_of([(name, "f32", parameter.shape) for name, parameter in self.parameters]),
             "gradientElements": self.count, "optimizerBytes": self.kept + 8 * self.count + 8, "deterministic": True, "losses": NAMES,
             "fingerprint": self._fingerprint(), "modelConfig": self.config,
+            "processes": ["policy"] if has_fsdp() and self.options.lora_rank == 0 else [],
         }
 
     def initialize(self, source):
@@ -66,7 +69,8 @@ class TorchGrpo(Worker):
         if source["kind"] == "folder":
             weights = torch.empty(self.size, device=self.place)
             fill(self._named(weights), source["path"])
-        flat, zeros = self.trained.begin(weights, random).to(self.place), torch.zeros(self.count, device=self.place)
+        flat = self._own(self.trained.begin(weights, random)).to(self.place)
+        zeros = torch.zeros(flat.numel(), device=self.place)
         self.live, self.candidate, self.loaded = (flat, zeros, zeros.clone(), 0), None, None
 
     def restore(self, weights, optimizer):
@@ -91,16 +95,16 @@ class TorchGrpo(Worker):
     def accumulate(self, batch, gradient, call):
         if batch.loss.kl_coefficient > 0 and self.reference is None:
             raise Invalid("the loss has a divergence, and no reference policy is open")
-        parts = parts_of(batch.samples, self.options.rows)
+        parts, counted = self._passes(batch.samples)
         before = self._before(parts, batch, call)
         self._load(self.candidate[0])
         self.model.zero_grad(set_to_none=True)
         figures = no_figures(batch.loss)
-        for part, earlier in zip(parts, before):
-            call.check()
-            self._backward(part, earlier, batch, figures)
-        self.trained.gradient(self.candidate[0], self.pages.floats(gradient))
-        return figures
+        for number, (part, earlier) in enumerate(zip(parts, before)):
+            self._check(call)
+            self._backward(part, earlier, batch, figures if number < counted else None)
+        self._give(gradient)
+        return self._totals(figures)
 
     def open_reference(self, source):
         folder = source["path"] if source["kind"] == "folder" else None
@@ -131,9 +135,7 @@ class TorchGrpo(Worker):
         return [found[id(sequence)] for sequence in sequences]
 
     def stage(self, gradient, options):
-        sums = self.pages.floats(gradient).to(self.place, copy=True)
-        # Piece by piece: twice as wide, all of it may have no room beside the state.
-        norm = float(torch.stack([part.double().square().sum() for part in sums.split(1 << 24)]).sum().sqrt())
+        sums, norm = self._sums(gradient)
         if not norm < float("inf"):
             return None
         flat, first, second, updates = self.candidate
@@ -155,6 +157,29 @@ class TorchGrpo(Worker):
     def discard(self):
         self.candidate, self.loaded = None, None
 
+    def _own(self, flat):
+        """What this process has of what is trained: of one process all."""
+        return flat
+
+    def _passes(self, samples):
+        """The passes of this process, and how many of them count."""
+        parts = parts_of(samples, self.options.rows)
+        return parts, len(parts)
+
+    def _check(self, call):
+        call.check()
+
+    def _give(self, gradient):
+        self.trained.gradient(self.candidate[0], self.pages.floats(gradient))
+
+    def _totals(self, figures):
+        return figures
+
+    def _sums(self, gradient):
+        """This process's part of the summed gradient, to be written over, and the norm of all of it."""
+        sums = self.pages.floats(gradient).to(self.place, copy=True)
+        return sums, norm_of(sums)
+
     def _parts(self, optimizer):
         """What the weights do not say, both moments, and the number of updates, in the region of the optimizer."""
         values = self.pages.floats(optimizer)
@@ -168,12 +193,13 @@ class TorchGrpo(Worker):
         self._load(self.live[0])
         found = []
         for part in parts:
-            call.check()
+            self._check(call)
             with torch.no_grad():
                 found.append(predicted(self.model, tokens_of(part, self.options.device), batch.temperature)[0])
         return found
 
     def _backward(self, samples, before, batch, figures):
+        """Adds the gradient of a pass; one without figures does not count, and is there because other processes have one more."""
         tokens, columns = tokens_of(samples, self.options.device), columns_of(samples, self.options.device)
         logprobs, logs = predicted(self.model, tokens, batch.temperature)
         with torch.set_grad_enabled(batch.loss.entropy_coefficient > 0):
@@ -187,8 +213,10 @@ class TorchGrpo(Worker):
         weights = columns.pop("weights")
         rows = Rows(logprobs=logprobs, before=before, reference=reference, entropy=entropy, **columns)
         values, clipped = values_of(rows, batch.loss, batch.clip_low, batch.clip_high)
-        ((values * weights).sum() / batch.normalizer).backward()
-        add_figures(figures, rows, values, clipped)
+        loss = (values * weights).sum() / batch.normalizer
+        (loss * (0 if figures is None else self.loss_scale)).backward()
+        if figures is not None:
+            add_figures(figures, rows, values, clipped)
 
     def _load(self, flat):
         if self.loaded is flat:
@@ -223,6 +251,20 @@ class TorchGrpo(Worker):
                     parts.append(file.read())
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"torch-{torch.__version__}-{self.implementation}-{digest[:16]}"[:128]
+
+
+def norm_of(values):
+    """Piece by piece: twice as wide, all of it may have no room beside the state."""
+    return float(torch.stack([part.double().square().sum() for part in values.split(1 << 24)]).sum().sqrt())
+
+
+def has_fsdp():
+    """Whether this torch has what trainers of several processes need: 2.6 or newer."""
+    try:
+        from torch.distributed.fsdp import fully_shard  # noqa: F401
+    except ImportError:
+        return False
+    return torch.distributed.is_available()
 
 
 def _options():
@@ -263,13 +305,26 @@ class _Refused(Worker):
         raise self.error
 
 
+def _trainer(options):
+    """A trainer of one process, or one process of a trainer of several, where Muster says that it is that."""
+    size = int(os.environ.get("MUSTER_WORKER_RANKS", "1"))
+    if size == 1:
+        return TorchGrpo(options)
+    if options.lora_rank > 0:
+        raise Invalid(f"--lora-rank {options.lora_rank} is for trainers of one process; leave it out, or set processes.policy = 1")
+    if not has_fsdp():
+        raise Invalid(f"torch {torch.__version__} has no fully_shard; install 2.6 or newer, or set processes.policy = 1")
+    from .torch_fsdp import FsdpGrpo
+    return FsdpGrpo(options)
+
+
 def main():
     options = _options()
     torch.use_deterministic_algorithms(True)
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     try:
-        worker = TorchGrpo(options)
+        worker = _trainer(options)
     except Invalid as error:
         worker = _Refused(error)
     serve(worker)

@@ -1,9 +1,11 @@
 /**
  * Trainers in PyTorch and embedded samplers train the date task: a replica that is killed midway changes no bit. Two jobs of four steps; each process of
  * PyTorch takes seconds to start: about 80 s on two busy cores, where PyTorch is installed. In continuous integration the number of the commit says whether
- * all weights are trained, or adapters, or in bfloat16 a model of `transformers`, where that is installed. MUSTER_TEST_TORCH_DEVICE=cuda has them on a GPU.
+ * all weights are trained, by one process or by two that share the model by FSDP, or adapters, or in bfloat16 a model of `transformers`, where that is
+ * installed. MUSTER_TEST_TORCH_DEVICE=cuda has them on a GPU.
  */
 import { spawnSync } from "node:child_process";
+import { processesNaming, pythonThatRuns } from "@muster/testkit";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
 import { python, torchTrainer } from "./support/torch.ts";
@@ -11,6 +13,7 @@ import { turn } from "./support/turn.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
 
+const hasFsdp = python !== undefined && pythonThatRuns("from torch.distributed.fsdp import fully_shard") === python;
 const hasTransformers = spawnSync(python ?? "python3", ["-c", "import torch, transformers"]).status === 0;
 
 let runs: Runs;
@@ -20,9 +23,10 @@ beforeAll(async () => {
 afterAll(() => runs.close());
 beforeEach((context) => context.skip(python === undefined, "no python3 here has torch"));
 
-/** The second has another objective, a divergence from a reference policy in the loss, and stale correction. */
+/** Adapters are trained with another objective, a divergence from a reference policy in the loss, and stale correction. */
 const kinds: readonly (readonly [string, readonly string[], readonly string[]])[] = [
   ["all weights", [], []],
+  ...(hasFsdp ? [["two processes each", [], ["processes.policy=2"]] as const] : []),
   [
     "adapters",
     ["--lora-rank", "8"],
@@ -43,7 +47,7 @@ const chosen = turn === null ? kinds : [kinds[turn % kinds.length] ?? ["", [], [
 test.for(chosen)(
   "two trainers of %s in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",
   async ([kind, more, training]) => {
-    const name = kind.replace(" ", "-");
+    const name = kind.replaceAll(" ", "-");
     const settings = [
       ...torchTrainer(runs.path, name, more),
       "engine.rollout=embedded",
@@ -57,7 +61,11 @@ test.for(chosen)(
     expect(quiet).toMatchObject({ steps: 4, ledger: { trained: 4 * 16 * 8, aborted: 0, quarantined: 0 } });
     const run = await start(`killed-${name}`);
     await run.waitForEvent("step.committed", () => true, 90_000); // two processes import PyTorch first
-    process.kill(run.pidOf("policy-1"), "SIGKILL");
+    // Of several processes the one that is not rank 0: all of them end with it.
+    const [second] = processesNaming(runs.path).filter(
+      ({ args }) => args.includes("policy-1") && args.includes("--rank") && args.includes("policy"),
+    );
+    process.kill(second?.pid ?? run.pidOf("policy-1"), "SIGKILL");
     await run.waitForEvent("member.died", ({ id }) => id === "policy-1");
     const summary = await run.ended();
     expect(summary.weights_hash).toBe(quiet.weights_hash);

@@ -82,7 +82,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   },
   TrainerAlone: {
     message:
-      "a trainer of this job has {size} processes with a shard each (processes.policy), and this is one without the others; have a node start it: muster scale policy, or muster node on this host",
+      "a trainer of this job has {size} processes (processes.policy), and this is one without the others; have a node start it: muster scale policy, or muster node on this host",
   },
   ShardsDiffer: { message: "the shards of section {section} are not those of this job: {reason}" },
   CheckpointOfOtherShards: {

@@ -17,6 +17,6 @@ export { collectShards } from "./shards/collect-shards.ts";
 export { rankShards } from "./shards/rank-shards.ts";
 export { readRankTicket, writeRankTicket } from "./shards/rank-tickets.ts";
 export { RankTrainer } from "./shards/rank-trainer.ts";
-export { cutInto, regionsOf } from "./shards/sharded-sections.ts";
+export { cutInto, regionsOf, sizeOf } from "./shards/sharded-sections.ts";
 export { Receipts, readTicket, ticketOf, writeReceipt } from "./shards/tickets.ts";
 export { type KnownTable, ownTable, Tables } from "./tables.ts";

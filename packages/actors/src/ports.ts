@@ -134,7 +134,8 @@ export const hostPorts = (
   policyEngine: async (config, training) => {
     checkBuild(engines, config.engine.policy.adapter, engineBuild);
     // One process has no room for what others are to have, and could agree with nobody.
-    if (training && !rank) throw errors.TrainerAlone({ size: config.processes?.policy ?? 1 });
+    const size = config.processes?.policy ?? 1;
+    if (size > 1 && !rank) throw errors.TrainerAlone({ size });
     const needs = needsOfJob(config);
     const engine = await engines.openPolicy(config, needs, rank && { rank, ...(training ? { training } : {}) });
     return await openReferenceOf(config, engine, env);

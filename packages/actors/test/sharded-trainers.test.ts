@@ -17,11 +17,12 @@ import {
   rankShards,
   regionsOf,
   ShardedState,
+  sizeOf,
   ticketOf,
   WholeState,
 } from "../src/internal.ts";
 import { writeRankConfig } from "../src/node/rank-config.ts";
-import { cutOver } from "./support/cut-over.ts";
+import { cutAlongColumns, cutOver } from "./support/cut-over.ts";
 import { clock } from "./support/environment.ts";
 import { ports } from "./support/roles.ts";
 import { smallConfig } from "./support/small-config.ts";
@@ -99,9 +100,8 @@ async function trainer(
   portsOf: (rank: number) => Ports = () => ports,
   given: (answers: string[]) => string[] = (answers) => answers,
 ): Promise<Trainer> {
-  const size = cut.tp * cut.pp;
   const ranks = Array.from(
-    { length: size },
+    { length: sizeOf(cut) },
     (_, rank) => new Rank({ replica, rank, cut, weights, ports: portsOf(rank) }),
   );
   open.push(...ranks.map(({ training }) => training));
@@ -116,7 +116,7 @@ async function trainer(
   const identity = { job, id: replica, incarnation: `${replica}-1` };
   const environment = { clock, logger: silentLogger };
   const tools = { ports, engine, table, config, dataKey, identity, environment } as never;
-  return { ranks, state: await ShardedState.open(tools, first.training, size) };
+  return { ranks, state: await ShardedState.open(tools, first.training, cut) };
 }
 
 /** Publishes everything. @returns What the order of a reader says of it. */
@@ -157,7 +157,10 @@ describe("a version of shards", () => {
     [cutOver(2), cutOver(3)],
     [cutOver(2, 2), cutOver(2)],
     [cutOver(3), cutOver(1, 2)],
-  ])("comes to samplers of other ranks as their parts, and to one process whole", async (from, to) => {
+    [{ ...cutOver(1), fsdp: 4 }, cutOver(2)],
+    [{ ...cutOver(2), fsdp: 2, fsdpCut: "flat" as const }, cutOver(3)],
+    [{ ...cutOver(1), fsdp: 2, dp: 2 }, cutAlongColumns(2)],
+  ])("comes to samplers of other ranks as their parts, and to one process whole (%#)", async (from, to) => {
     const weights = drawn(18);
     const { sections, holders } = await published(await trainer("policy-0", from, weights), "policy-0");
     for (let rank = 0; rank < to.tp * to.pp; rank++) {
@@ -171,8 +174,23 @@ describe("a version of shards", () => {
     }
     const bytes = await collected({ ...id, sections, holders }, from);
     expect(bytes.weights).toEqual(weights);
-    const shards = Array.from({ length: from.tp * from.pp }, (_, rank) => new Array(8 * (rank + 1)).fill(rank + 1));
+    const shards = Array.from({ length: sizeOf(from) }, (_, rank) => new Array(8 * (rank + 1)).fill(rank + 1));
     expect([...(bytes.optimizer ?? [])]).toEqual(shards.flat());
+  });
+
+  it("of which each shard has copies is read from any of them, and refused when they differ", async () => {
+    const weights = drawn(18);
+    const cut: RankCut = { ...cutOver(1), fsdp: 2, dp: 2 };
+    const { ranks, state } = await trainer("policy-0", cut, weights);
+    const { sections, holders } = await published({ ranks, state }, "policy-0");
+    await ranks[1]?.training.close();
+    expect((await collected({ ...id, sections: sections.slice(0, 1), holders }, cut)).weights).toEqual(weights);
+    const differs = await trainer("policy-1", cut, weights);
+    const shard = differs.ranks[3]?.live.weights;
+    if (shard) shard[0] = (shard[0] ?? 0) ^ 1;
+    await expect(differs.state.candidate(signal)).rejects.toThrow(
+      /rank 3 has digest \S+, and rank 1, whose copy it is, has/,
+    );
   });
 
   it("is collected by a way that is planned once, and not for each version", async () => {

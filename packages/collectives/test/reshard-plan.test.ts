@@ -28,6 +28,13 @@ function drawModel(random: Random, layers: number): ModelTensor[] {
   return tensors;
 }
 
+/** The same with FSDP, by rows or flat. */
+const drawSharded = (random: Random, layers: number): ParallelLayout => ({
+  ...drawLayout(random, layers),
+  fsdp: 1 + random.below(6),
+  fsdpCut: random.below(2) === 0 ? "rows" : "flat",
+});
+
 const drawLayout = (random: Random, layers: number): ParallelLayout => ({
   tp: 1 + random.below(5),
   pp: 1 + random.below(Math.min(layers, 4)),
@@ -35,31 +42,53 @@ const drawLayout = (random: Random, layers: number): ParallelLayout => ({
   ...(random.below(2) === 0 ? { align: 2 ** random.below(9) } : {}),
 });
 
+/** Follows the plan of every rank, and compares with what gathering and cutting gives. */
+function expectPlanned(
+  tensors: readonly ModelTensor[],
+  [from, to]: readonly [ParallelLayout, ParallelLayout],
+  cut: readonly ModelTensor[] = tensors,
+): void {
+  const sources = Array.from({ length: ranksOf(from) }, (_, rank) => splitNaively(cut, from, rank));
+  for (let rank = 0; rank < ranksOf(to); rank++) {
+    const { slices, sectionBytes } = planRank(tensors, [from, to], rank, cut);
+    const section = new Uint8Array(sectionBytes);
+    let taken = 0;
+    for (const slice of slices)
+      for (let row = 0; row < slice.count; row++) {
+        const at = slice.sourceOffset + row * slice.sourceStride;
+        const bytes = sources[slice.from]!.subarray(at, at + slice.bytes);
+        expect(bytes).toHaveLength(slice.bytes);
+        section.set(bytes, slice.targetOffset + row * slice.targetStride);
+        taken += slice.bytes;
+      }
+    expect(Buffer.compare(section, splitNaively(tensors, to, rank))).toBe(0);
+    expect(sectionBytes).toBe(sectionSizes(tensors, to)[rank]);
+    // No byte is taken twice.
+    expect(taken).toBe(shardsOf(tensors, to, rank).reduce((sum, { bytes }) => sum + bytes, 0));
+  }
+}
+
 describe("a plan from one layout to another", () => {
   it.each(Array.from({ length: 60 }, (_, seed) => seed))("gives what gathering and cutting gives (seed %i)", (seed) => {
     const random = randomOf(seed, 1);
     const layers = 1 + random.below(7);
     const tensors = drawModel(random, layers);
-    const [from, to] = [drawLayout(random, layers), drawLayout(random, layers)];
-    const sources = Array.from({ length: ranksOf(from) }, (_, rank) => splitNaively(tensors, from, rank));
-    const plans = planReshard(tensors, from, to);
-    expect(plans).toHaveLength(ranksOf(to));
-    for (const { rank, slices, sectionBytes } of plans) {
-      const section = new Uint8Array(sectionBytes);
-      let taken = 0;
-      for (const slice of slices)
-        for (let row = 0; row < slice.count; row++) {
-          const at = slice.sourceOffset + row * slice.sourceStride;
-          const bytes = sources[slice.from]!.subarray(at, at + slice.bytes);
-          expect(bytes).toHaveLength(slice.bytes);
-          section.set(bytes, slice.targetOffset + row * slice.targetStride);
-          taken += slice.bytes;
-        }
-      expect(Buffer.compare(section, splitNaively(tensors, to, rank))).toBe(0);
-      // No byte is taken twice.
-      expect(taken).toBe(shardsOf(tensors, to, rank).reduce((sum, { bytes }) => sum + bytes, 0));
-    }
+    expectPlanned(tensors, [drawLayout(random, layers), drawLayout(random, layers)]);
   });
+
+  it.each(Array.from({ length: 120 }, (_, seed) => seed))(
+    "gives that also from, to and between shards of FSDP, whatever dimension either side cuts (seed %i)",
+    (seed) => {
+      const random = randomOf(seed, 3);
+      const layers = 1 + random.below(4);
+      const tensors = drawModel(random, layers);
+      const draw = (isSharded: boolean) => (isSharded ? drawSharded : drawLayout)(random, layers);
+      const sources = tensors.map((tensor): ModelTensor => {
+        return { ...tensor, partition: random.below(3) === 0 ? null : random.below(tensor.shape.length) };
+      });
+      expectPlanned(tensors, [draw(seed % 3 < 2), draw(seed % 3 > 0)], sources);
+    },
+  );
 
   it.each(Array.from({ length: 60 }, (_, seed) => seed))(
     "is the one of the naive way, also when one rank plans for itself (seed %i)",
@@ -111,7 +140,7 @@ describe("a plan from one layout to another", () => {
     const { slices } = planRank(tensors, [from, to], 12);
     expect(performance.now() - startedMs).toBeLessThan(10_000); // planning for all ranks takes minutes
     expect(slices.length).toBeGreaterThan(tensors.length);
-  });
+  }, 20_000);
 
   it("takes a tensor that nobody cuts in one piece", () => {
     const norm: ModelTensor = { name: "norm", shape: [7, 3], elementBytes: 4, partition: null, layer: 0 };
@@ -129,6 +158,60 @@ describe("a plan from one layout to another", () => {
       },
     ]);
   });
+
+  it("cuts rows as torch.chunk does, within what tensor parallelism leaves", () => {
+    const model: ModelTensor[] = [
+      { name: "ten", shape: [10, 2], elementBytes: 4, partition: 0, layer: 0 },
+      { name: "five", shape: [5], elementBytes: 4, partition: null, layer: 0 },
+    ];
+    const rowsOf = (layout: ParallelLayout) =>
+      Array.from({ length: ranksOf(layout) }, (_, rank) =>
+        shardsOf(model, layout, rank).map(({ rows }) => rows?.length),
+      );
+    expect(rowsOf({ tp: 1, fsdp: 4, pp: 1, dp: 1 })).toEqual([
+      [3, 2],
+      [3, 2],
+      [3, 1],
+      [1, 0],
+    ]);
+    expect(rowsOf({ tp: 2, fsdp: 2, pp: 1, dp: 1 })).toEqual([
+      [3, 3],
+      [3, 3],
+      [2, 2],
+      [2, 2],
+    ]);
+  });
+
+  it("takes columns from shards of rows with one slice for each shard, not one for each row", () => {
+    const matrix: ModelTensor = { name: "w", shape: [4096, 4096], elementBytes: 2, partition: 1, layer: 0 };
+    const { slices } = planRank(
+      [matrix],
+      [
+        { tp: 1, fsdp: 64, pp: 1, dp: 1 },
+        { tp: 8, pp: 1, dp: 1 },
+      ],
+      3,
+    );
+    expect(slices).toHaveLength(64);
+    expect(slices[5]).toMatchObject({ from: 5, bytes: 1024, count: 64, sourceStride: 8192, targetStride: 1024 });
+  });
+
+  it("from shards of 3,000 ranks is one of seconds at most", () => {
+    const tensors = Array.from({ length: 200 }, (_, i): ModelTensor => {
+      return { name: `w.${i}`, shape: [6_000, 64], elementBytes: 2, partition: i % 2, layer: i % 61 };
+    });
+    const startedMs = performance.now();
+    const { slices } = planRank(
+      tensors,
+      [
+        { tp: 1, fsdp: 3_000, pp: 1, dp: 1 },
+        { tp: 2_000, pp: 1, dp: 1 },
+      ],
+      12,
+    );
+    expect(performance.now() - startedMs).toBeLessThan(10_000);
+    expect(slices.length).toBeGreaterThan(100 * 3_000);
+  }, 20_000);
 
   it("leads from and to sections whose shards begin where the layout says", () => {
     const tensors = [3, 5].map((size, layer): ModelTensor => {
@@ -151,6 +234,12 @@ describe("a plan from one layout to another", () => {
     expect(() => planReshard([tensor], one, { ...one, pp: 2 })).toThrow("layout.pp is 2");
     expect(() => planReshard([{ ...tensor, partition: 2 }], one, one)).toThrow("w.partition is 2");
     expect(() => planReshard([{ ...tensor, shape: [4, 0] }], one, one)).toThrow("w.shape is 0");
+    expect(() => planReshard([tensor], { ...one, fsdp: 0 }, one)).toThrow("layout.fsdp is 0");
+    const scalar: ModelTensor = { name: "s", shape: [], elementBytes: 2, partition: null, layer: 0 };
+    expect(() => planReshard([scalar], { ...one, fsdp: 2 }, one)).toThrow("dimensions of s is 0");
+    expect(() => planRank([tensor], [one, one], 0, [{ ...tensor, shape: [4, 5] }])).toThrow(
+      "sources.0 is w [4,5] of 2 bytes",
+    );
     expect(() => planRank([tensor], [one, one], 1)).toThrow("rank is 1");
     expect(() => planRank([tensor], [one, { ...one, tp: 0 }], 0)).toThrow("layout.tp is 0");
     expect(() => sectionSizes([tensor], { ...one, tp: 0 })).toThrow("layout.tp is 0");

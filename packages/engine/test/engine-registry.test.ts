@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { embeddedAdapter, embeddedEngines } from "../src/embedded/index.ts";
 import { type EngineAdapter, EngineRegistry, formatDifference, type RankTensor } from "../src/index.ts";
 
-import { shardProblems } from "../src/registry/shard-problems.ts";
+import { faultOfCut } from "../src/registry/rank-layout.ts";
 
 const needs = needsOfTask(taskOf("dates"));
 const shape = { hidden: 64, layers: 2, heads: 4, kv_heads: 4, ffn: 128, tied: true };
@@ -208,6 +208,7 @@ describe("a weight format", () => {
 
 describe("a sampler whose processes take their own parts", () => {
   type Layout = NonNullable<EngineAdapter["layout"]>;
+  const whole = { partition: null, layer: "first" } as const;
   const layout =
     (tp: number, pp: number, cut: Partial<Pick<RankTensor, "partition" | "layer">> = {}): Layout =>
     () => ({ tp, pp, cut: ({ shape }) => ({ partition: shape.length > 1 ? 0 : null, layer: "first", ...cut }) });
@@ -233,11 +234,21 @@ describe("a sampler whose processes take their own parts", () => {
   });
 
   it.each<[string, Layout, RegExp]>([
-    ["ways that are not the processes", layout(2, 1), /tp · pp = 2 · 1 is not the number of processes/],
+    [
+      "ways that are not the processes",
+      layout(2, 1),
+      /tp · fsdp · pp · dp = 2 · 1 · 1 · 1 is not the number of processes/,
+    ],
     ["a number of ways that is none", layout(0, 4), /tp is 0, and must be a whole number from 1 to 1024/],
     ["a dimension that there is not", layout(4, 1, { partition: 2 }), /is cut along dimension 2/],
     ["more stages than layers", layout(1, 4, { layer: 0 }), /pp = 4 stages are more than the 1 layers/],
     ["a layer that is none", layout(4, 1, { layer: -1 }), /is of layer -1/],
+    ["copies of which there are none", () => ({ tp: 4, pp: 1, dp: 0, cut: () => whole }), /dp is 0, and must be/],
+    [
+      "a cut of FSDP that is none",
+      () => ({ tp: 1, pp: 1, fsdp: 4, fsdpCut: "x", cut: () => whole }) as never,
+      /fsdpCut is x/,
+    ],
   ])("is refused with %s", (_, of, text) => {
     const found = problems(of);
     expect(found).toHaveLength(1);
@@ -298,32 +309,27 @@ describe("a trainer whose processes each have a shard", () => {
     expect(sampler.rankCutOf("policy", job({ engine }, 1), needs)).toBeNull();
   });
 
-  it("is compared with its samplers in one pass: a model of 200,000 tensors takes no minutes", () => {
-    let reads = 0;
-    const cut = {
-      ...{ tp: 2, pp: 1 },
-      tensors: Array.from({ length: 500 }, (_, i) => ({
-        get name() {
-          reads += 1;
-          return `t${i}`;
-        },
-        ...{ shape: [4], elementBytes: 2, partition: 0, layer: 0 },
-      })),
-    };
-    expect(shardProblems(job(), { trainer: cut, sampler: cut, knowsTrainers: true })).toEqual([]);
-    expect(reads).toBeLessThanOrEqual(4 * cut.tensors.length);
+  it("may have the model otherwise than its samplers: as shards of FSDP, and along other dimensions", () => {
+    const byRole: typeof layout = (_, __, size, role) => ({
+      ...(role === "policy" ? { tp: 1, fsdp: size, pp: 1 } : { tp: size, pp: 1 }),
+      cut: ({ shape }) => ({ partition: shape.length > 1 ? (role === "policy" ? 0 : 1) : null, layer: "first" }),
+    });
+    const registry = inShards({ layout: byRole });
+    expect(registry.problemsOf(job(), needs)).toEqual([]);
+    expect(registry.rankCutOf("policy", job(), needs)).toMatchObject({ tp: 1, fsdp: 2 });
+    expect(registry.rankCutOf("rollout", job(), needs)).toMatchObject({ tp: 4 });
   });
 
-  it("is refused with samplers that cut a tensor along another dimension", () => {
-    const columns: typeof layout = (_, __, size) => ({
-      ...{ tp: size, pp: 1 },
-      cut: ({ shape }) => ({ partition: shape.length > 1 ? (size === 4 ? 1 : 0) : null, layer: "first" }),
-    });
-    const found = inShards({ layout: columns }).problemsOf(job(), needs);
-    expect(found.map(({ text }) => text)).toEqual([
-      expect.stringMatching(
-        /tensor \S+ is cut along dimension 0 by trainers and 1 by samplers; have both cut it along/,
-      ),
-    ]);
+  it("is refused when FSDP leaves nothing to one of its processes", () => {
+    const cut = {
+      tp: 1,
+      pp: 1,
+      fsdp: 4,
+      tensors: [{ name: "w", shape: [5], elementBytes: 4, partition: null, layer: 0 }],
+    };
+    expect(faultOfCut(cut, 4)).toBe("fsdp = 4 leaves nothing of any tensor to the last of its ranks");
+    expect(faultOfCut({ ...cut, fsdp: 3 }, 3)).toBeNull();
+    const scalar = [{ name: "s", shape: [], elementBytes: 4, partition: null, layer: 0 }];
+    expect(faultOfCut({ ...cut, tensors: scalar }, 4)).toBe("tensor s is one number, which fsdp = 4 can not cut");
   });
 });

@@ -20,7 +20,6 @@ import {
   type WorkTools,
 } from "../replica/work.ts";
 import { RankTrainer } from "../shards/rank-trainer.ts";
-import { sizeOf } from "../shards/sharded-sections.ts";
 import { type OwnTable, ownTable, Tables } from "../tables.ts";
 import { computeStep } from "./compute-step.ts";
 import { damageOf } from "./damage.ts";
@@ -111,7 +110,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       const table = await ownTable(this.#ports, engine.info().tensors, this.#closing.signal);
       const { environment, identity } = this.#tools;
       const tools: StateTools = { ...admission, ports: this.#ports, engine, table, environment, identity };
-      const state = cut && own ? await ShardedState.open(tools, own, sizeOf(cut)) : await WholeState.open(tools);
+      const state = cut && own ? await ShardedState.open(tools, own, cut) : await WholeState.open(tools);
       this.#tools.beats.setPhase("idle");
       this.#resolveOpened({ ...admission, engine, state, table });
     } catch (error) {

@@ -2,12 +2,12 @@
 import { randomUUID } from "node:crypto";
 import { withDeadline } from "@muster/base";
 import type { GradientMesh, ReduceOptions, ShardWindow } from "@muster/collectives";
-import type { PolicyEngine } from "@muster/engine";
+import type { PolicyEngine, RankCut } from "@muster/engine";
 import { type Body, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import { type RankDone, type RankTicket, readAnswer, writeRankTicket } from "../shards/rank-tickets.ts";
 import type { RankTrainer } from "../shards/rank-trainer.ts";
-import { sectionOfShards } from "../shards/sharded-sections.ts";
+import { checkCopies, sectionOfShards, sizeOf } from "../shards/sharded-sections.ts";
 import type { CheckpointSource } from "./read-checkpoint.ts";
 import { type Published, placeIn, type StateTools, type TrainerState } from "./trainer-state.ts";
 
@@ -21,24 +21,26 @@ export class ShardedState implements TrainerState {
   /** Of this process. */
   readonly #own: RankTrainer;
   readonly #performAll: PerformAll;
+  readonly #cut: RankCut;
   readonly #size: number;
   /** Size of the shard of the optimizer of each rank. */
   #optimizer: readonly number[] = [];
   /** Numbers what is taken: what was given up and comes late is not adopted. */
   #orders = 0;
 
-  private constructor(tools: StateTools, own: RankTrainer, size: number) {
+  private constructor(tools: StateTools, own: RankTrainer, cut: RankCut) {
     const { engine } = tools;
     if (!engine.performAll) throw errors.RankEngine({ kind: engine.info().kind });
     this.#performAll = engine.performAll.bind(engine);
     this.#tools = tools;
     this.#own = own;
-    this.#size = size;
+    this.#cut = cut;
+    this.#size = sizeOf(cut);
   }
 
   /** Opens the stores of all ranks. @throws what the port to version stores throws; MUSTER_ERR_RANK_ENGINE */
-  static async open(tools: StateTools, own: RankTrainer, size: number): Promise<ShardedState> {
-    const state = new ShardedState(tools, own, size);
+  static async open(tools: StateTools, own: RankTrainer, cut: RankCut): Promise<ShardedState> {
+    const state = new ShardedState(tools, own, cut);
     own.describe(tools.table);
     const opened = await state.#all({ do: "open" });
     state.#optimizer = opened.map(({ sections }) => sections.find(({ name }) => name === "optimizer")?.bytes ?? 0);
@@ -143,6 +145,7 @@ export class ShardedState implements TrainerState {
       sectionsOfPart([{ name: "weights" }, { name: "optimizer" }] as const, part),
     )) {
       const shards = done.flatMap(({ sections }) => sections.filter((section) => section.name === name));
+      if (name === "weights") checkCopies(this.#cut, shards);
       const list = shards.map(({ bytes, digest }) => ({ bytes, digest }));
       const section = await sectionOfShards(ports, { name, bytes: whole[name], shards: list }, never);
       named.push(name === "weights" ? { ...section, table: table.named } : section);

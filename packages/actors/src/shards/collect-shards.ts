@@ -6,7 +6,7 @@ import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
 import type { VersionRequest } from "../weights.ts";
 import { type PiecesPuller, pullPieces } from "./pull-pieces.ts";
-import { layoutOf, shardSourcesOf, sizeOf, wholeLayout } from "./sharded-sections.ts";
+import { layoutOf, shardSourcesOf, wholeLayout } from "./sharded-sections.ts";
 
 /** A section in memory of this process, which may be more than one array can hold. */
 export interface Collected {
@@ -65,7 +65,7 @@ export async function collectShards(
   const sections: Record<string, Collected> = {};
   let wireBytes = 0;
   for (const section of wanted.sections) {
-    const sources = await shardSourcesOf(puller, { section, holders }, { size: sizeOf(cut), signal });
+    const sources = await shardSourcesOf(puller, { section, holders }, { cut, signal });
     const plan = wholePlan(section, cut);
     checkSize(section, plan);
     const room = roomFor(plan.sectionBytes, puller.pieceMax);

@@ -6,7 +6,7 @@ import type { Section } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
 import { type Puller, pullOf, type VersionRequest } from "../weights.ts";
-import { shardSourcesOf, sizeOf } from "./sharded-sections.ts";
+import { shardSourcesOf } from "./sharded-sections.ts";
 
 /** Which rank, and what it must come to. */
 interface Own {
@@ -67,7 +67,7 @@ async function mapOne(
   { rank, cut, signal }: Own,
 ): Promise<MappedVersion> {
   const { holders } = wanted;
-  const sources = await shardSourcesOf(puller, { section, holders }, { size: sizeOf(cut), signal });
+  const sources = await shardSourcesOf(puller, { section, holders }, { cut, signal });
   const source = sources[rank];
   invariant(source, "there is a shard for each rank");
   const asked = { ...wanted, sections: [source.section], holders: [{ addresses: [...source.holders] }] };

@@ -7,7 +7,7 @@ import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
 import type { Puller } from "../weights.ts";
 import { pullPieces } from "./pull-pieces.ts";
-import { layoutOf, regionsOf, shardSourcesOf, sizeOf } from "./sharded-sections.ts";
+import { layoutOf, regionsOf, shardSourcesOf } from "./sharded-sections.ts";
 import { readTicket, type Ticket, writeReceipt } from "./tickets.ts";
 
 /** Whose part it is, and with what it is taken. */
@@ -24,8 +24,8 @@ export interface RankShardsOptions extends Pick<Puller, "job" | "dataKey" | "con
 
 /** Where the piece of each tensor lies in the part of a rank. Pure. */
 export function shardTensorsOf(cut: RankCut, rank: number): readonly ShardTensor[] {
-  return shardsOf(cut.tensors, layoutOf(cut), rank).map(({ tensor, start, length, offset, bytes }) => ({
-    ...{ name: tensor.name, start, length, offsetBytes: offset, sizeBytes: bytes },
+  return shardsOf(cut.tensors, layoutOf(cut), rank).map(({ tensor, offset, bytes, ...part }) => ({
+    ...{ name: tensor.name, ...part, offsetBytes: offset, sizeBytes: bytes },
   }));
 }
 
@@ -67,7 +67,7 @@ async function sourcesOf(
     return serving.map((section) => ({ holders: addresses, section }));
   }
   const [section] = serving;
-  return section ? await shardSourcesOf(ports, { section, holders }, { size: sizeOf(trainers), signal }) : [];
+  return section ? await shardSourcesOf(ports, { section, holders }, { cut: trainers, signal }) : [];
 }
 
 /** @throws MUSTER_ERR_SHARD_ROOM */

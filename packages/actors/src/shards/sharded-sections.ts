@@ -18,10 +18,19 @@ type Shards = NonNullable<Section["shards"]>;
 export const wholeLayout: ParallelLayout = { tp: 1, pp: 1, dp: 1, align: 1 };
 
 /** The layout of processes that share a model. Pure. */
-export const layoutOf = ({ tp, pp }: Pick<RankCut, "tp" | "pp">): ParallelLayout => ({ tp, pp, dp: 1 });
+export const layoutOf = ({ tp, pp, dp = 1, fsdp = 1, fsdpCut = "rows" }: Omit<RankCut, "tensors">): ParallelLayout => {
+  return { tp, pp, dp, fsdp, fsdpCut };
+};
 
 /** Number of processes. Pure. */
 export const sizeOf = (cut: RankCut): number => ranksOf(layoutOf(cut));
+
+/** The ranks that have the same part of the weights as one, which comes first. Pure. */
+function copiesOf(cut: RankCut, rank: number): readonly number[] {
+  const { dp = 1 } = cut;
+  const size = sizeOf(cut);
+  return Array.from({ length: dp }, (_, copy) => (rank + (copy * size) / dp) % size);
+}
 
 /** Size of the part of each rank. Pure. */
 export function partBytesOf(cut: RankCut): readonly number[] {
@@ -46,6 +55,17 @@ export async function sectionOfShards(
   const list = [name, bytes, shards.map((shard) => [shard.bytes, shard.digest])];
   const [digest = ""] = await ports.digests([new TextEncoder().encode(JSON.stringify(list))], signal);
   return { name, bytes, digest: `${listPrefix}${digest}`, shards };
+}
+
+/** What several ranks have must be the same: readers take it from any of them. @throws MUSTER_ERR_SHARDS_DIFFER naming two that differ */
+export function checkCopies(cut: RankCut, shards: readonly { readonly digest: string }[]): void {
+  for (const [rank, { digest }] of shards.entries()) {
+    const first = Math.min(...copiesOf(cut, rank));
+    const other = shards[first]?.digest;
+    if (other === digest) continue;
+    const reason = `rank ${rank} has digest ${digest}, and rank ${first}, whose copy it is, has ${other}`;
+    throw errors.ShardsDiffer({ section: "weights", reason });
+  }
 }
 
 /** The shards of a section, when their list has the section's digest. @throws MUSTER_ERR_SHARDS_DIFFER */
@@ -73,19 +93,21 @@ async function shardsIn(
 export async function shardSourcesOf(
   ports: Pick<Ports, "digests">,
   { section, holders }: { readonly section: Section; readonly holders: readonly Holder[] },
-  expected: { readonly size: number; readonly signal: AbortSignal },
+  { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
 ): Promise<readonly ShardSource[]> {
   const isTraining = partOf(section) === "training";
-  const shards = await shardsIn(ports, section, expected);
-  return shards.map((shard, rank) => ({
-    holders: holders.flatMap(({ ranks }) => (isTraining ? ranks?.[rank]?.training : ranks?.[rank]?.addresses) ?? []),
-    section: { name: section.name, ...shard },
-  }));
+  const shards = await shardsIn(ports, section, { size: sizeOf(cut), signal });
+  const addressesOf = (rank: number): readonly string[] =>
+    holders.flatMap(({ ranks }) => (isTraining ? ranks?.[rank]?.training : ranks?.[rank]?.addresses) ?? []);
+  return shards.map((shard, rank) => {
+    const copies = copiesOf(cut, rank).filter((copy) => shards[copy]?.digest === shard.digest);
+    return { holders: copies.flatMap(addressesOf), section: { name: section.name, ...shard } };
+  });
 }
 
 /** The way of a part of the weights from trainers to one rank of samplers. Pure. */
 export function regionsOf(from: RankCut | null, to: RankCut, rank: number): RankPlan {
-  return planRank(to.tensors, [from ? layoutOf(from) : wholeLayout, layoutOf(to)], rank);
+  return planRank(to.tensors, [from ? layoutOf(from) : wholeLayout, layoutOf(to)], rank, from?.tensors);
 }
 
 /** Cuts the part of a rank out of a section that lies in memory. Pure but for `into`. */

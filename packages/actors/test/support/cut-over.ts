@@ -9,3 +9,11 @@ export const cutOver = (tp: number, pp = 1): RankCut => ({
     { name: "norm", shape: [5], elementBytes: 4, partition: null, layer: "last" },
   ],
 });
+
+/** The same model, cut along the other dimension of its matrices. */
+export const cutAlongColumns = (tp: number): RankCut => ({
+  ...{ tp, pp: 1 },
+  tensors: cutOver(tp).tensors.map(({ partition, ...tensor }) => {
+    return { ...tensor, partition: partition === null ? null : 1 - partition };
+  }),
+});

@@ -1,14 +1,20 @@
 /** Who takes which bytes from whom when a model that is cut one way is wanted cut another way. */
 import type { StridedRows } from "@muster/base";
+import { errors } from "../errors.ts";
+import { type Box, common, rowsOfBox } from "./boxes.ts";
 import {
+  boxesOf,
   checkModel,
   checkRank,
   columnOf,
-  cutOf,
+  columnsOf,
+  fsdpPlacesOf,
   type ModelTensor,
   ownerOf,
   type ParallelLayout,
-  partOf,
+  type Piece,
+  pieceOf,
+  placementOf,
   placeOf,
   ranksOf,
   stagesOf,
@@ -37,13 +43,22 @@ type Layouts = readonly [from: ParallelLayout, to: ParallelLayout];
  * parallel copies, tensors that are not cut), the one that gives this rank least so far; ranks of the target begin at different ones. The plan
  * of a rank does not depend on those of the others, so each makes its own. Pure.
  *
+ * @param tensors As they are wanted.
  * @param layouts The one that the model is cut by, and the one that it is wanted in.
+ * @param sources The same tensors as they are cut: the dimension and the layer may be others.
  * @throws MUSTER_ERR_NATIVE_OPTION_INVALID for layouts, tensors or a rank that make no sense.
  */
-export function planRank(tensors: readonly ModelTensor[], layouts: Layouts, rank: number): RankPlan {
-  checkLayouts(tensors, layouts);
+export function planRank(
+  tensors: readonly ModelTensor[],
+  layouts: Layouts,
+  rank: number,
+  sources: readonly ModelTensor[] = tensors,
+): RankPlan {
+  checkModel(sources, layouts[0]);
+  checkModel(tensors, layouts[1]);
+  checkSame(sources, tensors);
   checkRank(layouts[1], rank);
-  return planWith(sourcesOf(tensors, layouts[0]), layouts[1], rank);
+  return planWith(sourcesOf(sources, layouts[0]), { tensors, layout: layouts[1] }, rank);
 }
 
 /**
@@ -57,101 +72,114 @@ export function planReshard(
   from: ParallelLayout,
   to: ParallelLayout,
 ): readonly RankPlan[] {
-  checkLayouts(tensors, [from, to]);
+  for (const layout of [from, to]) checkModel(tensors, layout);
   const sources = sourcesOf(tensors, from);
-  return Array.from({ length: ranksOf(to) }, (_, rank) => planWith(sources, to, rank));
+  return Array.from({ length: ranksOf(to) }, (_, rank) => planWith(sources, { tensors, layout: to }, rank));
 }
 
-function checkLayouts(tensors: readonly ModelTensor[], layouts: Layouts): void {
-  for (const layout of layouts) checkModel(tensors, layout);
+/** @throws MUSTER_ERR_NATIVE_OPTION_INVALID for tables of which one has what the other has not. */
+function checkSame(sources: readonly ModelTensor[], tensors: readonly ModelTensor[]): void {
+  if (sources === tensors) return;
+  const rowOf = (tensor?: ModelTensor) => tensor && `${tensor.name} [${tensor.shape}] of ${tensor.elementBytes} bytes`;
+  for (let i = 0; i < Math.max(sources.length, tensors.length); i++) {
+    const [source, target] = [rowOf(sources[i]), rowOf(tensors[i])];
+    if (source === target) continue;
+    throw errors.NativeOptionInvalid({
+      field: `sources.${i}`,
+      value: source ?? "missing",
+      fix: `give ${target ?? "no more"}`,
+    });
+  }
 }
 
-interface Sources {
+/** Tensors, and how they are cut. */
+interface Cut {
   readonly tensors: readonly ModelTensor[];
   readonly layout: ParallelLayout;
+}
+
+interface Sources extends Cut {
   /** By tensor. */
   readonly stages: Int32Array;
-  /** By tensor, where it begins in the section of the ranks at this place of tensor parallelism. */
-  offsetsOf(tp: number): Float64Array;
+  /** By tensor, where it begins in the section of the ranks at this place of those that share a stage. */
+  offsetsOf(column: number): Float64Array;
 }
 
 function sourcesOf(tensors: readonly ModelTensor[], layout: ParallelLayout): Sources {
   const known = new Map<number, Float64Array>();
   const stages = stagesOf(tensors, layout);
-  const offsetsOf = (tp: number): Float64Array => {
-    const offsets = known.get(tp) ?? columnOf(tensors, { layout, stages }, tp).offsets;
-    known.set(tp, offsets);
+  const offsetsOf = (column: number): Float64Array => {
+    const offsets = known.get(column) ?? columnOf(tensors, { layout, stages }, column).offsets;
+    known.set(column, offsets);
     return offsets;
   };
   return { tensors, layout, stages, offsetsOf };
 }
 
-function planWith(sources: Sources, layout: ParallelLayout, rank: number): RankPlan {
+function planWith(sources: Sources, { tensors, layout }: Cut, rank: number): RankPlan {
   const place = placeOf(layout, rank);
-  const stages = stagesOf(sources.tensors, layout);
-  const { offsets, ends } = columnOf(sources.tensors, { layout, stages }, place.tp);
+  const stages = stagesOf(tensors, layout);
+  const { offsets, ends } = columnOf(tensors, { layout, stages }, rank % columnsOf(layout));
   const giving = new Giving(sources, rank);
-  for (const [index, tensor] of sources.tensors.entries())
-    if (stages[index] === place.pp)
-      takeShard(giving, tensor, { index, offset: offsets[index] ?? 0, ...partOf(tensor, layout, place.tp) });
+  for (const [index, tensor] of sources.tensors.entries()) {
+    const wanted = tensors[index];
+    if (!wanted || stages[index] !== place.pp) continue;
+    const piece = pieceOf(wanted, layout, place);
+    if (piece.bytes > 0)
+      takePiece(giving, { tensor, layout: sources.layout }, { index, offset: offsets[index] ?? 0, piece });
+  }
   return { rank, sectionBytes: ends[place.pp] ?? 0, slices: giving.slices() };
 }
 
-/** A shard that is wanted, of the tensor with this index. */
+/** What is wanted of the tensor with this index, and where in the section. */
 interface Target {
   readonly index: number;
   readonly offset: number;
-  readonly start: number;
-  readonly length: number;
+  readonly piece: Piece;
 }
 
-/** Takes a shard in parts, each from the shard of one place in tensor parallelism. */
-function takeShard(giving: Giving, tensor: ModelTensor, { index, offset, start, length }: Target): void {
-  const { name, shape, partition } = tensor;
-  const { rows, innerBytes } = rowsOf(tensor);
-  if (partition === null) {
-    const [sourceStride, targetStride, bytes] = [innerBytes, innerBytes, innerBytes];
-    const whole = { sourceOffset: 0, sourceStride, targetOffset: offset, targetStride, bytes, count: 1 };
-    giving.add({ tensor: name, from: 0, ...whole }, { index, tp: null });
-    return;
+/** Takes a piece in parts, each from one of the ranks that share the tensor. */
+function takePiece(
+  giving: Giving,
+  { tensor, layout }: { readonly tensor: ModelTensor; readonly layout: ParallelLayout },
+  { index, offset, piece }: Target,
+): void {
+  const { name, elementBytes } = tensor;
+  const target = placementOf(piece, elementBytes, offset);
+  for (const box of boxesOf(piece))
+    for (const place of sharersOf(tensor, layout, box)) {
+      const source = pieceOf(tensor, layout, { tp: place.tp ?? 0, fsdp: place.fsdp });
+      const placement = placementOf(source, elementBytes, 0);
+      for (const own of boxesOf(source)) {
+        const both = common(own, box);
+        if (!both) continue;
+        for (const rows of rowsOfBox(both, placement, target, elementBytes))
+          giving.add({ tensor: name, from: 0, ...rows }, { index, ...place });
+      }
+    }
+}
+
+/** Places of those ranks that may have something of a box. `tp` is `null` where all places of tensor parallelism have the same. Pure. */
+function* sharersOf(tensor: ModelTensor, layout: ParallelLayout, box: Box): Generator<Omit<Place, "index">> {
+  const { partition, shape } = tensor;
+  const whole = { ...layout, fsdp: 1 };
+  const [size, start, length] =
+    partition === null ? [1, 0, 1] : [shape[partition] ?? 1, box.starts[partition] ?? 0, box.lengths[partition] ?? 1];
+  const last = partition === null ? 0 : ownerOf(size, start + length - 1, layout.tp);
+  for (let tp = partition === null ? 0 : ownerOf(size, start, layout.tp); tp <= last; tp++) {
+    const part = pieceOf(tensor, whole, { tp, fsdp: 0 }).box;
+    const both = common(part, box);
+    if (!both) continue;
+    const { first, last } = fsdpPlacesOf(layout, part, both);
+    for (let fsdp = first; fsdp <= last; fsdp++) yield { tp: partition === null ? null : tp, fsdp };
   }
-  if (length === 0) return;
-  const size = shape[partition] ?? 1;
-  const ranks = giving.places;
-  const last = ownerOf(size, start + length - 1, ranks);
-  for (let tp = ownerOf(size, start, ranks); tp <= last; tp++) {
-    const source = cutOf(size, tp, ranks);
-    const begin = Math.max(source.start, start);
-    const columns = Math.min(source.start + source.length, start + length) - begin;
-    const isWhole = columns === source.length && columns === length;
-    const rowsOfOne = isWhole ? rows : 1;
-    const slice = {
-      tensor: name,
-      from: 0,
-      sourceOffset: (begin - source.start) * innerBytes,
-      sourceStride: source.length * innerBytes * rowsOfOne,
-      targetOffset: offset + (begin - start) * innerBytes,
-      targetStride: length * innerBytes * rowsOfOne,
-      bytes: columns * innerBytes * rowsOfOne,
-      count: isWhole ? 1 : rows,
-    };
-    giving.add(slice, { index, tp });
-  }
 }
 
-/** A tensor as rows along the dimensions before the one that is cut, and the bytes behind one element of that one. */
-function rowsOf({ shape, partition, elementBytes }: ModelTensor): { rows: number; innerBytes: number } {
-  let [rows, innerBytes] = [1, elementBytes];
-  for (const [dimension, size] of shape.entries())
-    if (partition === null || dimension > partition) innerBytes *= size;
-    else if (dimension < partition) rows *= size;
-  return { rows, innerBytes };
-}
-
-/** A slice of the tensor with this index, at a place in tensor parallelism; `null` where all places of a stage have it. */
+/** Where a slice of the tensor with this index is: a place in tensor parallelism (`null`: all places have it), and one in FSDP. */
 interface Place {
   readonly index: number;
   readonly tp: number | null;
+  readonly fsdp: number;
 }
 
 /** A slice before it is known who gives it: until then its offset is that in the tensor's shard. */
@@ -159,10 +187,10 @@ type OpenSlice = { -readonly [K in keyof Slice]: Slice[K] };
 
 /** Who gives which slice to one rank: first those that one rank has, then the largest first from who gives least so far. */
 class Giving {
-  /** Of tensor parallelism. */
-  readonly places: number;
   readonly #sources: Sources;
   readonly #rank: number;
+  /** Ranks that share the tensors of a stage. */
+  readonly #columns: number;
   readonly #slices: OpenSlice[] = [];
   /** Those that several have. */
   readonly #open: { readonly slice: OpenSlice; readonly place: Place }[] = [];
@@ -170,9 +198,9 @@ class Giving {
   readonly #given: Float64Array;
 
   constructor(sources: Sources, rank: number) {
-    this.places = sources.layout.tp;
     this.#sources = sources;
     this.#rank = rank;
+    this.#columns = columnsOf(sources.layout);
     this.#given = new Float64Array(ranksOf(sources.layout));
   }
 
@@ -192,12 +220,12 @@ class Giving {
 
   #give(slice: OpenSlice, { index }: Place, from: number): void {
     slice.from = from;
-    slice.sourceOffset += this.#sources.offsetsOf(from % this.places)[index] ?? 0;
+    slice.sourceOffset += this.#sources.offsetsOf(from % this.#columns)[index] ?? 0;
     this.#given[from] = (this.#given[from] ?? 0) + slice.bytes * slice.count;
   }
 
-  #firstOf({ index, tp }: Place): number {
-    return (tp ?? 0) + this.places * (this.#sources.stages[index] ?? 0);
+  #firstOf({ index, tp, fsdp }: Place): number {
+    return (tp ?? 0) + this.#sources.layout.tp * fsdp + this.#columns * (this.#sources.stages[index] ?? 0);
   }
 
   /** The one that gave least; of several the first, counted from one that is another for each rank of the target. */
@@ -209,7 +237,7 @@ class Giving {
     let [best, least] = [first, Number.POSITIVE_INFINITY];
     for (let i = 0; i < count && least > 0; i++) {
       const nth = (this.#rank + i) % count;
-      const holder = first + (nth % neighbours) + Math.floor(nth / neighbours) * tp * pp;
+      const holder = first + (nth % neighbours) + Math.floor(nth / neighbours) * this.#columns * pp;
       const load = this.#given[holder] ?? 0;
       if (load < least) [best, least] = [holder, load];
     }

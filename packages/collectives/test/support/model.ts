@@ -23,16 +23,25 @@ function makeWhole({ name, shape, elementBytes }: ModelTensor): Uint8Array {
 export function splitNaively(tensors: readonly ModelTensor[], layout: ParallelLayout, rank: number): Uint8Array {
   const shards = shardsOf(tensors, layout, rank);
   const section = new Uint8Array(shards.reduce((end, { offset, bytes }) => Math.max(end, offset + bytes), 0));
-  for (const { tensor, start, length, offset } of shards) {
+  for (const { tensor, start, length, rows, flat, offset } of shards) {
     const { shape, partition, elementBytes } = tensor;
     const whole = wholeOf(tensor);
     const inner = partition === null ? 1 : product(shape.slice(partition + 1));
     const size = partition === null ? 1 : shape[partition]!;
     const elements = product(shape);
-    let at = offset;
-    for (let element = 0; element < elements; element++) {
+    const ofRow = product(shape.slice(1));
+    const isOwn = (element: number): boolean => {
       const index = Math.floor(element / inner) % size;
-      if (partition !== null && (index < start || index >= start + length)) continue;
+      const row = Math.floor(element / ofRow);
+      if (rows && (row < rows.start || row >= rows.start + rows.length)) return false;
+      return partition === null || (index >= start && index < start + length);
+    };
+    let at = offset;
+    let count = 0;
+    for (let element = 0; element < elements; element++) {
+      if (!isOwn(element)) continue;
+      const place = count++;
+      if (flat && (place < flat.start || place >= flat.start + flat.length)) continue;
       for (let byte = 0; byte < elementBytes; byte++) section[at++] = whole[element * elementBytes + byte]!;
     }
   }

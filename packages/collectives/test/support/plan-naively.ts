@@ -1,4 +1,4 @@
-/** The naive way to plan from one layout to another: every shard of every rank is compared with every other. */
+/** The naive way to plan from one layout of tp, pp and dp to another: every shard of every rank is compared with every other. */
 import type { ModelTensor, ParallelLayout, RankPlan, Shard, Slice } from "../../src/index.ts";
 
 const product = (sizes: readonly number[]): number => sizes.reduce((all, size) => all * size, 1);
@@ -85,10 +85,11 @@ function wantedOf(
   ];
   const isWhole = bytes === sourceStride && bytes === targetStride;
   const all = bytes * rows;
+  const isOne = isWhole || rows === 1;
   const slice = {
     tensor: name,
     targetOffset: target.offset + (begin - target.start) * inner,
-    ...(isWhole
+    ...(isOne
       ? { sourceStride: all, targetStride: all, bytes: all, count: 1 }
       : { sourceStride, targetStride, bytes, count: rows }),
   };

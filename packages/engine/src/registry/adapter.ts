@@ -129,9 +129,9 @@ export interface EngineAdapter {
   openRollout?(options: EngineOptions, opening: EngineOpening): Promise<RolloutEngine>;
   /**
    * How the processes of a replica of several have the model. Those of a sampler each take their own part of a version: updates come `via: "ranks"` then.
-   * Absent: rank 0 takes it whole. Pure.
+   * Absent: rank 0 takes it whole. Trainers may have it otherwise than samplers. Pure.
    */
-  layout?(options: EngineOptions, tensors: readonly PlacedTensor[], size: number): RankLayout;
+  layout?(options: EngineOptions, tensors: readonly PlacedTensor[], size: number, role: EngineRole): RankLayout;
   /**
    * Each process of a trainer of several has a shard of the training state, as {@link layout} cuts the weights, and no process has all of it. Its rank 0 has
    * `performAll` then. Absent: rank 0 has the whole state.

@@ -92,7 +92,6 @@ export class EngineRegistry {
       ...(["policy", "rollout"] as const).flatMap((role) => this.#layoutProblem(role, config, task)),
       ...shardProblems(config, {
         trainer: this.rankCutOf("policy", config, task),
-        sampler: this.rankCutOf("rollout", config, task),
         knowsTrainers: isSame || this.of(rollout.adapter).takesTrainersModel === true,
       }),
     ];
@@ -121,7 +120,7 @@ export class EngineRegistry {
     const { layout, trainsInShards } = this.#adapters.get(adapter) ?? (role === "rollout" ? this.of(adapter) : {});
     if (!layout || (role === "policy" && !trainsInShards)) return null;
     const { tensors } = this.describe(role, engine, task);
-    return rankCutOf(layout(options, tensors, size), tensors);
+    return rankCutOf(layout(options, tensors, size, role), tensors);
   }
 
   /** What stands against each level of determinism, one sentence each: of the configuration, of its samplers, of its trainers. */

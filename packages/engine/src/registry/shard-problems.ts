@@ -3,15 +3,14 @@ import { type JobConfig, sectionShardsMax } from "@muster/protocol";
 import type { EngineProblem } from "./adapter.ts";
 import type { RankCut } from "./rank-layout.ts";
 
-/** How the processes of both kinds of replicas have the model, and whether samplers load the engine of the trainers. */
+/** How the processes of trainers have the model, and whether samplers load the engine of the trainers. */
 interface Cuts {
   readonly trainer: RankCut | null;
-  readonly sampler: RankCut | null;
   readonly knowsTrainers: boolean;
 }
 
 /** One sentence for each; none where a trainer has its state in one process. Pure. */
-export function shardProblems(config: JobConfig, { trainer, sampler, knowsTrainers }: Cuts): EngineProblem[] {
+export function shardProblems(config: JobConfig, { trainer, knowsTrainers }: Cuts): EngineProblem[] {
   if (!trainer) return [];
   const { processes, agreement = "state", checkpoint, rollout } = config;
   const what = `processes.policy = ${processes?.policy}: each process has a shard of the training state`;
@@ -47,26 +46,5 @@ export function shardProblems(config: JobConfig, { trainer, sampler, knowsTraine
         `${what}, and samplers of engine.rollout = "${config.engine.rollout.adapter}" do not know how; use the engine of the trainers, or one that takes their model`,
       ),
     );
-  const odd = sampler && oddTensor(trainer, sampler);
-  if (odd)
-    problems.push(
-      problem(
-        "processes.rollout",
-        `${what}, and ${odd}; have both cut it along one dimension, or set processes.rollout = 1`,
-      ),
-    );
   return problems;
-}
-
-/** A tensor that trainers and samplers cut differently: regions are planned along one dimension. */
-function oddTensor(trainer: RankCut, sampler: RankCut): string | null {
-  const others = new Map(sampler.tensors.map((tensor) => [tensor.name, tensor]));
-  for (const { name, partition, layer } of trainer.tensors) {
-    const other = others.get(name);
-    if (other && other.partition !== partition)
-      return `tensor ${name} is cut along dimension ${partition} by trainers and ${other.partition} by samplers`;
-    if (other && other.layer !== layer)
-      return `tensor ${name} is of layer ${layer} for trainers and ${other.layer} for samplers`;
-  }
-  return null;
 }

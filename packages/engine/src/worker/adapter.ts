@@ -3,16 +3,18 @@ import { spawnSync } from "node:child_process";
 import { statfsSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import { needsOfJob } from "@muster/data";
+import type { JobConfig } from "@muster/protocol";
 import { referenceOf } from "../algorithms/loss-needs.ts";
 import { errors } from "../errors.ts";
 import { guarded } from "../programs/command.ts";
-import type { EngineAdapter, EngineFinding } from "../registry/adapter.ts";
+import type { EngineAdapter, EngineFinding, EngineProblem, EngineRole } from "../registry/adapter.ts";
 import { describeWorker } from "./describe-worker.ts";
-import { isEngine } from "./description.ts";
+import { isEngine, type WorkerSelf } from "./description.ts";
 import { protocolVersion } from "./messages.ts";
 import { openWorker } from "./open-link.ts";
 import { workerOptionsOf, workerSchema } from "./options.ts";
 import { WorkerPolicyEngine } from "./policy-engine.ts";
+import { openRankWorker, withRank } from "./rank-worker.ts";
 import { WorkerRolloutEngine } from "./rollout-engine.ts";
 
 /**
@@ -38,6 +40,8 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
     try {
       const described = describeWorker(workerOptionsOf(options, env), needsOfJob(config));
       const can = described.roles.join(" and ");
+      const alone = roles.flatMap((role) => aloneProblem(role, described, config));
+      if (alone.length > 0) return alone;
       return roles
         .filter((role) => !described.roles.includes(role))
         .map((role) => ({
@@ -49,8 +53,9 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
     }
   },
   doctor: async () => [sharedMemory(), guard(), python()],
-  openPolicy: async (options, { needs, config }) => {
-    const engine = new WorkerPolicyEngine(await openWorker("policy", workerOptionsOf(options, env), needs));
+  openPolicy: async (options, { needs, config, rank }) => {
+    const ofRank = withRank(workerOptionsOf(options, env), rank);
+    const engine = new WorkerPolicyEngine(await openWorker("policy", ofRank, needs));
     const source = referenceOf(config);
     try {
       if (source) await engine.openReference(source);
@@ -60,9 +65,20 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
       throw error;
     }
   },
-  openRollout: async (options, { needs }) =>
-    new WorkerRolloutEngine(await openWorker("rollout", workerOptionsOf(options, env), needs)),
+  openRollout: async (options, { needs, rank }) =>
+    new WorkerRolloutEngine(await openWorker("rollout", withRank(workerOptionsOf(options, env), rank), needs)),
+  openRank: async (options, { needs, rank }, role) =>
+    await openRankWorker(role, withRank(workerOptionsOf(options, env), rank), needs),
 });
+
+/** A worker that can not be several processes would be as many that know nothing of each other. */
+function aloneProblem(role: EngineRole, described: WorkerSelf, { processes }: JobConfig): EngineProblem[] {
+  const count = processes?.[role] ?? 1;
+  if (count === 1 || (isEngine(described) && described.processes.includes(role))) return [];
+  const key = `processes.${role}`;
+  const text = `${key} = ${count}: the worker does not say that it can be several processes as ${role} (processes in its hello); set ${key} = 1`;
+  return [{ keys: [key, "engine.worker.command"], text }];
+}
 
 const keyOf = { policy: "engine.kind", rollout: "engine.rollout" } as const;
 

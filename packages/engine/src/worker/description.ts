@@ -19,6 +19,8 @@ export interface WorkerDescription extends WorkerSelf, Omit<EngineDescription, "
   readonly optimizerBytes: number;
   readonly gradientElements: number;
   readonly fingerprint?: string | undefined;
+  /** Roles in which it can be several processes. */
+  readonly processes: readonly WorkerRole[];
 }
 
 /** Of a gradient mesh, which sees them through windows. */

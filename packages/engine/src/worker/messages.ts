@@ -61,6 +61,8 @@ export const helloSchema = selfSchema.extend({
   fingerprint: text.optional(),
   /** Names that are not known here are those of a newer worker: no job asks for them. */
   losses: z.array(text).max(64).default([]),
+  /** Roles in which it can be several processes. */
+  processes: z.array(z.enum(workerRoles)).max(workerRoles.length).default([]),
   modelConfig: z.record(z.string(), z.unknown()).default({}),
 });
 
