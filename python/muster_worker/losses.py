@@ -11,7 +11,7 @@ import torch
 from .calls import Invalid
 
 # What a trainer with these functions and a reference policy says in `losses` of its hello.
-NAMES = ["gspo", "cispo", "rloo", "sample-weights", "token-advantages", "reference", "entropy", "stale"]
+NAMES = ["gspo", "cispo", "rloo", "sft", "sample-weights", "token-advantages", "reference", "entropy", "stale"]
 
 
 @dataclass(frozen=True)
@@ -120,13 +120,14 @@ def _cispo(rows, old, bounds):
     return held * rows.advantages * rows.logprobs, ratio != held
 
 
-def _rloo(rows, _old, _bounds):
+def _weighed(rows, _old, _bounds):
+    """A log p: REINFORCE of RLOO, and cross-entropy of supervised fine-tuning, where A is 1."""
     return rows.advantages * rows.logprobs, torch.zeros_like(rows.mask, dtype=torch.bool)
 
 
 OBJECTIVES = {
     **{name: _surrogate for name in ("grpo", "dr_grpo", "dapo", "reinforce++")},
-    "gspo": _gspo, "cispo": _cispo, "rloo": _rloo,
+    "gspo": _gspo, "cispo": _cispo, "rloo": _weighed, "sft": _weighed,
 }
 
 

@@ -99,6 +99,16 @@ describe("the figures of a rank", () => {
     expect(batch).toMatchObject({ groups: 8, evenGroups: 0, trajectories: 16, longest: 4, rewardSquares: 4, lr: 0.2 });
   });
 
+  it("of answers that nobody drew say nothing of how far they are from what was drawn", async () => {
+    const far = (shard: number) => ({ ...awkward(shard), klSum: 7, logprobGapSum: 7, logprobGapMax: 7 });
+    const training = { ...trainingDefaults, algorithm: "sft" };
+    const { klSum, lossSum, logprobGap, batch } = await ranked(far, 0, 1, { training });
+    expect([klSum, logprobGap]).toEqual([0, undefined]);
+    expect(lossSum).toBeLessThan(-1);
+    expect(batch).toMatchObject({ groups: 8, trajectories: 16, longest: 4 });
+    expect(voted(await ranked(far, 0, 1, { training }))).toBeNull();
+  });
+
   describe("of log-probabilities", () => {
     const gaping = (shard: number, minibatch: number): ShardStats => ({
       ...awkward(shard),

@@ -1,4 +1,4 @@
-import { messageTable } from "@muster/protocol";
+import { messageTable, trainingDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { causesOf, receiptOf } from "../src/rollout/receipts.ts";
 import { abortedBy, group, trajectory } from "./support/groups.ts";
@@ -37,6 +37,12 @@ describe("the receipt of a group", () => {
   it("counts a healthy trajectory without a healthy sibling as aborted: it has nothing to be compared with", () => {
     const receipt = receiptOf(group(1, 0, [trajectory({ version: 3 }), abortedBy("Error", "x")]), at(4));
     expect(receipt).toMatchObject({ completed: 0, aborted: 2, tokens: 0, rewardSum: 0, version: 4 });
+  });
+
+  it("counts it as it is where answers are given and not compared", () => {
+    const training = { ...trainingDefaults, algorithm: "sft" as const };
+    const receipt = receiptOf(group(1, 0, [trajectory({ length: 3, version: 2 })]), { ...at(4), training });
+    expect(receipt).toMatchObject({ completed: 1, aborted: 0, tokens: 3, version: 2 });
   });
 
   it("names the oldest version of all segments", () => {

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { hasCode, messageOf, type Prompt } from "@muster/base";
 import { type JobConfig, positionOf, promptsTask, spansOf } from "@muster/protocol";
+import { answerIdsOf } from "./answer-ids.ts";
 import { shuffledRow } from "./epoch-order.ts";
 import { errors } from "./errors.ts";
 import { type ChatTokenizer, openTokenizer } from "./hugging-face/tokenizer.ts";
@@ -18,6 +19,8 @@ export interface PromptPlan {
   readonly groupsPerStep: number;
   /** Longest response, in tokens. */
   readonly maxNewTokens: number;
+  /** Whether answers are trained on: a row without one makes no prompt then. */
+  readonly isSupervised?: boolean;
 }
 
 /** A task on files, opened. */
@@ -41,7 +44,7 @@ export async function openFileTask(files: PromptFiles, plan: PromptPlan): Promis
   const train = await openSplit(files.train, files.trainSplit);
   const heldOut =
     files.heldOut === null ? null : await openSplit(files.heldOut, files.heldOutSplit).catch(closing(train));
-  const make = promptMaker(tokenizer, { ...files, tokensMax: files.maxTokens });
+  const make = promptMaker(tokenizer, { ...files, tokensMax: files.maxTokens }, plan);
   const { encode, encodePlain: _, renderChat, ...rest } = tokenizer;
   return {
     ...rest,
@@ -67,11 +70,17 @@ export async function openFileTask(files: PromptFiles, plan: PromptPlan): Promis
   };
 }
 
-function promptMaker(tokenizer: ChatTokenizer, options: RowOptions): (split: Split, index: number) => Promise<Prompt> {
+function promptMaker(
+  tokenizer: ChatTokenizer,
+  options: RowOptions,
+  { isSupervised, maxNewTokens }: PromptPlan,
+): (split: Split, index: number) => Promise<Prompt> {
   return async (split, index) => {
     const row = await split.row(index);
     try {
-      return promptOfRow(row, tokenizer, options);
+      const prompt = promptOfRow(row, tokenizer, options);
+      if (isSupervised) answerIdsOf(prompt, tokenizer, maxNewTokens);
+      return prompt;
     } catch (error) {
       // No fault of the row.
       if (hasCode(error, "MUSTER_ERR_TEMPLATE_THREAD")) throw error;

@@ -1,3 +1,4 @@
+export { answerIdsOf } from "./answer-ids.ts";
 export { taskOf } from "./built-in/registry.ts";
 export { type FileTask, openFileTask, type PromptFiles } from "./file-task.ts";
 export { importModule, moduleUnloadable } from "./import-module.ts";

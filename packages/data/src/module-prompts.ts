@@ -1,6 +1,7 @@
 /** Prompts that a task's module makes: each call has a time, and each answer is looked at, copied and turned into tokens. */
 import { hasCode, messageOf, type Prompt, shownValue, type TaskModule, type TaskPrompt } from "@muster/base";
 import { errors } from "./errors.ts";
+import { answerIdsOf } from "./answer-ids.ts";
 import type { ChatTokenizer } from "./hugging-face/tokenizer.ts";
 import { lineOf } from "./import-module.ts";
 import { promptOfRow } from "./row-prompt.ts";
@@ -23,7 +24,16 @@ const rowCharactersMax = 4 * 2 ** 20;
 /** How the calls of a module become prompts. @returns It throws MUSTER_ERR_TASK_PROMPT_FAILED, naming file, line, call and what is wrong */
 export function modulePrompts(
   module: TaskModule,
-  { path, source, tokenizer }: ModuleSource & { readonly tokenizer: ChatTokenizer },
+  {
+    path,
+    source,
+    tokenizer,
+    answerMax,
+  }: ModuleSource & {
+    readonly tokenizer: ChatTokenizer;
+    /** Longest answer in tokens, with its end, where answers are trained on. */
+    readonly answerMax?: number;
+  },
 ): (call: ModuleCall) => Promise<Prompt> {
   const tools = { vocab: tokenizer.vocab, encode: tokenizer.encode, decode: tokenizer.decode };
   return async (call) => {
@@ -32,6 +42,7 @@ export function modulePrompts(
       return errors.TaskPromptFailed({ path: `${path}${line}`, call: `${call.name} ${call.what}`, reason }, cause);
     };
     const row = rowOf(await answerOf(call, failed), failed);
+    if (answerMax !== undefined) checkAnswer(row, tokenizer, answerMax, failed);
     try {
       if (!module.encode) return fitted(plainPrompt(row, tokenizer), module, failed);
       const ids = idsOf(module.encode(row as TaskPrompt, tools), tokenizer.vocab);
@@ -87,6 +98,15 @@ function rowOf(answer: unknown, failed: Failed): Row {
   if (text.length > rowCharactersMax)
     throw failed(`returned ${text.length} characters of JSON, more than ${rowCharactersMax}`);
   return JSON.parse(text) as Row;
+}
+
+/** Looks at an answer that is trained on. */
+function checkAnswer({ answer = "" }: Row, tokenizer: ChatTokenizer, answerMax: number, failed: Failed): void {
+  try {
+    answerIdsOf({ answer: String(answer) }, tokenizer, answerMax);
+  } catch (error) {
+    throw failed(`returned answer = ${shownValue(answer)}: ${messageOf(error)}`, error);
+  }
 }
 
 function plainPrompt(row: Row, tokenizer: ChatTokenizer): Prompt {

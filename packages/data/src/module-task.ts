@@ -18,6 +18,8 @@ export interface ModulePlan {
   readonly groupsPerStep: number;
   /** Longest response, in tokens. */
   readonly maxNewTokens: number;
+  /** Whether answers are trained on: a prompt without one is a fault then. */
+  readonly isSupervised?: boolean;
 }
 
 /** A module's task, opened. */
@@ -46,7 +48,7 @@ export async function openModuleTask(path: string, plan: ModulePlan): Promise<Mo
   const source = await readFile(path, "utf8");
   const module = checkTaskModule(loaded, { path, source });
   const tokenizer = await tokenizerOfModule(module, path);
-  const make = modulePrompts(module, { path, source, tokenizer });
+  const make = modulePrompts(module, { path, source, tokenizer, ...answersIn(plan) });
   const trainPrompt = (key: PromptKey): Promise<Prompt> => make(trainCall(module, key, plan));
   const first = keysOf(plan, probes);
   const made = await Promise.all(first.map(trainPrompt));
@@ -71,6 +73,11 @@ export async function openModuleTask(path: string, plan: ModulePlan): Promise<Mo
     },
     close: async () => {},
   };
+}
+
+/** Answers that are trained on must fit. */
+function answersIn({ isSupervised, maxNewTokens }: ModulePlan): { readonly answerMax?: number } {
+  return isSupervised ? { answerMax: maxNewTokens } : {};
 }
 
 /** Keys of the first two steps, at most so many. */

@@ -1,5 +1,5 @@
 /** The task of a job, wherever its prompts come from. */
-import type { JobConfig } from "@muster/protocol";
+import { isSupervised, type JobConfig } from "@muster/protocol";
 import { taskOf } from "./built-in/registry.ts";
 import { errors } from "./errors.ts";
 import { openFileTask } from "./file-task.ts";
@@ -18,15 +18,17 @@ export async function openTask(config: JobConfig): Promise<Task> {
   return toolParser === null ? opened : { ...opened, toolParser };
 }
 
-async function openPrompts({ seed, task, taskModule, prompts, batch, sampling }: JobConfig): Promise<Task> {
+async function openPrompts(config: JobConfig): Promise<Task> {
+  const { seed, task, taskModule, prompts, batch, sampling } = config;
+  const plan = { ...batch, ...sampling, isSupervised: isSupervised(config) };
   if (taskModule) {
     const path = task.name;
-    const opened = await openModuleTask(path, { seed, ...batch, ...sampling });
+    const opened = await openModuleTask(path, { seed, ...plan });
     checkModuleDigest(path, opened.digest, taskModule.digest);
     return opened;
   }
   if (!prompts) return taskOf(task.name);
-  const opened = await openFileTask(withoutFindings(prompts), { ...batch, ...sampling });
+  const opened = await openFileTask(withoutFindings(prompts), plan);
   if (opened.digest === prompts.digest) return opened;
   await opened.close();
   throw errors.PromptsDiffer({ path: prompts.train, found: opened.digest, wanted: prompts.digest });

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { openFileTask, type PromptFiles } from "../src/index.ts";
+import { answerIdsOf, openFileTask, type PromptFiles } from "../src/index.ts";
 
 const example = fileURLToPath(new URL("../../../examples/own-prompts", import.meta.url));
 const plan = { groupsPerStep: 32, maxNewTokens: 4 };
@@ -110,6 +110,32 @@ describe("prompts of files", () => {
     const task = await openFileTask({ ...files, train: rowsWith(row) }, plan);
     await expect(task.trainPrompt(keyOf(1, 0))).rejects.toThrow(reason);
     await task.close();
+  });
+
+  describe("whose answers are trained on", () => {
+    const supervised = { ...plan, isSupervised: true };
+
+    it("have an answer that ends as a response does", async () => {
+      const task = await openFileTask({ ...files, shuffle: false }, supervised);
+      const ids = answerIdsOf(await task.trainPrompt(keyOf(1, 0)), task, 2);
+      expect([ids.length, ids.at(-1), task.decode(ids)]).toEqual([2, task.stopTokenIds[0], "odd"]);
+      await task.check();
+      await task.close();
+    });
+
+    it.each([
+      [{ prompt: "is 1 odd ?" }, 'it has no column "answer"'],
+      [{ prompt: "is 1 odd ?", answer: null }, 'it has no column "answer"'],
+      [{ prompt: "is 1 odd ?", answer: "" }, "its answer is empty"],
+      [
+        { prompt: "is 1 odd ?", answer: "yes no yes no" },
+        "its answer has 5 tokens with its end, more than sampling.max_new_tokens = 4; raise that",
+      ],
+    ])("are refused by their row without one that fits: %j", async (row, reason) => {
+      const task = await openFileTask({ ...files, train: rowsWith({ prompt: "is 2 odd ?", answer: "no" }, row) }, supervised);
+      await expect(task.check()).rejects.toThrow(new RegExp(`^row 2 of .*: ${reason.replace(/[()]/g, "\\$&")}`));
+      await task.close();
+    });
   });
 
   it("have a digest of rows, tokenizer and rules, wherever the files lie", async () => {

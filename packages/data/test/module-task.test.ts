@@ -143,6 +143,16 @@ describe("a prompt that a module can not make is refused by its line, call, type
     await expect(openModuleTask(moduleWith(`trainPrompt: ${maker},`), plan)).rejects.toThrow(says);
   });
 
+  it.each([
+    ["() => ({ prompt: 'a' })", "returned answer = the text \"\": its answer is empty"],
+    ["() => ({ prompt: 'a', answer: 'abab' })", "its answer has 5 tokens with its end, more than sampling.max_new_tokens ="],
+    ["() => ({ prompt: 'a', answer: 'x' })", 'character "x" is not in the vocabulary'],
+  ])("its answer is to be trained on, and can not be: %s", async (maker, says) => {
+    const path = moduleWith(`trainPrompt: ${maker},`);
+    await openModuleTask(path, plan);
+    await expect(openModuleTask(path, { ...plan, isSupervised: true })).rejects.toThrow(says);
+  });
+
   it("it is another one when it is asked again", async () => {
     const counting = moduleWith("trainPrompt: () => ({ prompt: 'ab'[n++ % 2] }),", "let n = 0;");
     const task = await openModuleTask(counting, { ...plan, groupsPerStep: 2 });

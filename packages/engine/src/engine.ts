@@ -180,11 +180,11 @@ export type LossOptions = Pick<
 >;
 
 /**
- * What an engine can besides the clipped surrogate of a token, by name: the objectives of GSPO, CISPO and RLOO; weights of samples; advantages of tokens;
- * a divergence from a reference policy; a bonus for entropy; the weights of stale tokens.
+ * What an engine can besides the clipped surrogate of a token, by name: the objectives of GSPO, CISPO, RLOO and supervised fine-tuning; weights of samples;
+ * advantages of tokens; a divergence from a reference policy; a bonus for entropy; the weights of stale tokens.
  */
 export const lossFeatures = [
-  ...(["gspo", "cispo", "rloo"] as const),
+  ...(["gspo", "cispo", "rloo", "sft"] as const),
   ...(["sample-weights", "token-advantages", "reference", "entropy", "stale"] as const),
 ] as const;
 

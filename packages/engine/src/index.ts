@@ -12,6 +12,7 @@ export { failureKindOf } from "./collect/failure-kind.ts";
 export type { GenerateFunction } from "./collect/generate-function.ts";
 export { placeholderOf } from "./collect/placeholder.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
+export { givenAnswers } from "./collect/given-answer.ts";
 export { collectGroups } from "./collect-group.ts";
 export type {
   AccumulateOptions,

@@ -15,6 +15,7 @@ import {
   penalised,
   reinforcePlusPlusLoss,
   rlooLoss,
+  supervisedLoss,
 } from "./reference/policy-losses.ts";
 
 const random = randomOf(20);
@@ -128,6 +129,7 @@ describe("the loss and the gradient of", () => {
     ["gspo", { algorithm: "gspo", aggregation: "sequence" }, { clipLow: 0.1, clipHigh: 0.15 }, gspoLoss(0.1, 0.15)],
     ["cispo", { algorithm: "cispo" }, { clipLow: 1, clipHigh: 0.3 }, cispoLoss],
     ["rloo", { algorithm: "rloo", aggregation: "sum" }, symmetric, rlooLoss],
+    ["sft", { algorithm: "sft" }, symmetric, supervisedLoss],
     ["reinforce++", { algorithm: "reinforce++" }, symmetric, reinforcePlusPlusLoss(0)],
     [
       "reinforce++ with a divergence in the reward",

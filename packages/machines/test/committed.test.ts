@@ -89,6 +89,14 @@ describe("a commit", () => {
     expect(committedOf(stepping({ p0: vote(stats()), p1: vote(stats()) }))).not.toHaveProperty("components");
   });
 
+  it("has no figures of rewards and of sampling where answers are given", () => {
+    const own = vote(stats({ lossSum: 4, logprobGap: { tokens: 10, sum: 1, max: 1 } }));
+    const body = committedOf(stepping({ p0: own, p1: own }, { plan: planWith({ isSupervised: true }) }));
+    expect(body).toMatchObject({ loss: 0.4, entropy: 0.8, gradNorm: 0.25, lr: 0.001, lengthMax: 4, tokens: 20 });
+    for (const absent of ["reward", "rewardSpread", "rewardLeast", "rewardMost", "evenGroups", "approxKl", "logprobGap"])
+      expect(body).not.toHaveProperty(absent);
+  });
+
   it("divides the figures of a batch by its trajectories, of which there is one, or none that was completed", () => {
     const of = (completed: number) => {
       const groups = groupsOf(4, 1, 1);

@@ -129,12 +129,14 @@ export {
   aggregations,
   algorithmDefaults,
   algorithmNames,
+  isSupervised,
   klEstimators,
   klPlaces,
   lrSchedules,
   staleCorrections,
   type Training,
   trainingDefaults,
+  validMinOf,
 } from "./training.ts";
 export {
   fromGroupsBatch,

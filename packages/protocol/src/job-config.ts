@@ -159,7 +159,8 @@ const compiledSchema = z.strictObject({
   engine: z.strictObject({ policy: engineChoiceSchema, rollout: engineChoiceSchema }),
   batch: z.strictObject({
     groupsPerStep: atLeastOne.max(groupsPerStepMax),
-    groupSize: z.number().int().min(2).max(256),
+    /** At least 2, but for supervised fine-tuning, which has 1. */
+    groupSize: atLeastOne.max(256),
     minibatches: atLeastOne.max(minibatchesMax),
     /** Gradient micro-shards of a minibatch; fixed, so that the sum does not depend on who computes them. */
     microShards: atLeastOne.max(256),

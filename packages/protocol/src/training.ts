@@ -3,7 +3,7 @@ import { z } from "zod";
 import { countSchema } from "./envelope.ts";
 
 /** Names of the algorithms, as a job file has them. */
-export const algorithmNames = ["grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++"] as const;
+export const algorithmNames = ["grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "reinforce++", "sft"] as const;
 
 /** Name of an algorithm. */
 export type AlgorithmName = (typeof algorithmNames)[number];
@@ -54,6 +54,8 @@ export const algorithmDefaults: Readonly<
     Pick<Training, "aggregation"> & {
       readonly clipLow: number;
       readonly clipHigh: number;
+      /** Responses of a prompt. */
+      readonly groupSize: number;
       /** Optimizer updates of a step. */
       readonly minibatches: number;
       /** Share of the longest response that is over-long. */
@@ -61,13 +63,14 @@ export const algorithmDefaults: Readonly<
     }
   >
 > = {
-  grpo: { aggregation: "token", clipLow: 0.2, clipHigh: 0.28, minibatches: 2, overlongShare: 0 },
-  dr_grpo: { aggregation: "budget", clipLow: 0.2, clipHigh: 0.2, minibatches: 2, overlongShare: 0 },
-  dapo: { aggregation: "token", clipLow: 0.2, clipHigh: 0.28, minibatches: 2, overlongShare: 0.2 },
-  gspo: { aggregation: "sequence", clipLow: 3e-4, clipHigh: 4e-4, minibatches: 2, overlongShare: 0 },
-  cispo: { aggregation: "token", clipLow: 1, clipHigh: 4, minibatches: 2, overlongShare: 0 },
-  rloo: { aggregation: "sum", clipLow: 0.2, clipHigh: 0.2, minibatches: 1, overlongShare: 0 },
-  "reinforce++": { aggregation: "token", clipLow: 0.2, clipHigh: 0.2, minibatches: 2, overlongShare: 0 },
+  grpo: { aggregation: "token", clipLow: 0.2, clipHigh: 0.28, groupSize: 8, minibatches: 2, overlongShare: 0 },
+  dr_grpo: { aggregation: "budget", clipLow: 0.2, clipHigh: 0.2, groupSize: 8, minibatches: 2, overlongShare: 0 },
+  dapo: { aggregation: "token", clipLow: 0.2, clipHigh: 0.28, groupSize: 8, minibatches: 2, overlongShare: 0.2 },
+  gspo: { aggregation: "sequence", clipLow: 3e-4, clipHigh: 4e-4, groupSize: 8, minibatches: 2, overlongShare: 0 },
+  cispo: { aggregation: "token", clipLow: 1, clipHigh: 4, groupSize: 8, minibatches: 2, overlongShare: 0 },
+  rloo: { aggregation: "sum", clipLow: 0.2, clipHigh: 0.2, groupSize: 8, minibatches: 1, overlongShare: 0 },
+  "reinforce++": { aggregation: "token", clipLow: 0.2, clipHigh: 0.2, groupSize: 8, minibatches: 2, overlongShare: 0 },
+  sft: { aggregation: "token", clipLow: 0.2, clipHigh: 0.2, groupSize: 1, minibatches: 1, overlongShare: 0 },
 };
 
 /** Of a job that says nothing of it: GRPO with nothing added. */
@@ -85,6 +88,16 @@ export const trainingDefaults: Training = {
   staleCorrection: "off",
   staleCap: 2,
 };
+
+/** Supervised fine-tuning: the response of a prompt is its right answer, which nobody draws and nobody judges. Pure. */
+export function isSupervised({ training }: { readonly training?: Pick<Training, "algorithm"> | undefined }): boolean {
+  return training?.algorithm === "sft";
+}
+
+/** Fewest valid trajectories of a group that teach: one that is drawn needs another to be compared with. Pure. */
+export function validMinOf(job: { readonly training?: Pick<Training, "algorithm"> | undefined }): number {
+  return isSupervised(job) ? 1 : 2;
+}
 
 /** How the learning rate goes after it has risen. */
 export const lrSchedules = ["linear", "cosine", "inverse_sqrt", "constant"] as const;

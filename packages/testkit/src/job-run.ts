@@ -19,8 +19,8 @@ type AnyJobEvent = {
 /** The part of a run's summary that tests look at; all of it is in `summary.json`. */
 export interface JobSummary {
   readonly steps: number;
-  readonly reward_first: number;
-  readonly reward_last: number;
+  readonly reward_first: number | null;
+  readonly reward_last: number | null;
   readonly eval_last: number;
   readonly weight_version: number;
   readonly weights_hash: string;

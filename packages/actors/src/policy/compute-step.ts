@@ -19,7 +19,14 @@ import {
   referenceLogprobsOf,
   type ShardStats,
 } from "@muster/engine";
-import { figureMax, type JobConfig, type StepStats, type TrajectoryGroup, trainingDefaults } from "@muster/protocol";
+import {
+  figureMax,
+  isSupervised,
+  type JobConfig,
+  type StepStats,
+  type TrajectoryGroup,
+  trainingDefaults,
+} from "@muster/protocol";
 import { errors } from "../errors.ts";
 
 /** What a step is computed with. */
@@ -66,16 +73,16 @@ export async function computeStep(
   const stats: StepStats = {
     tokens: sum((total) => total.tokens),
     clipped: sum((total) => total.clipped),
-    klSum: sayable(sum((total) => total.klSum)),
+    klSum: isSupervised(config) ? 0 : sayable(sum((total) => total.klSum)),
     entropySum: sayable(sum((total) => total.entropySum)),
     lossSum: sayable(sum((total) => total.lossSum)),
-    ...firstGapOf(totals),
+    ...(isSupervised(config) ? {} : firstGapOf(totals)),
     ...referenceKlSumOf(totals, config),
     gradNorm: sayable(totals.at(-1)?.gradNorm ?? 0),
     computeMs: Math.max(0, clock.now() - startedMs - reduceMs),
     reduceMs,
     batch: {
-      ...batchFiguresOf(groups),
+      ...batchFiguresOf(groups, training),
       lr: learningRateOf(step, config),
       ...(reference && { referenceKl: sayable(referenceKlOf(groups, reference)) }),
     },

@@ -1,20 +1,31 @@
 /** What the controller is told of finished groups: counts and sums, never tokens. */
 import { causeKeyOf } from "@muster/machines";
-import type { Body, CauseCount, GroupReceipt, StreamPlace, TrajectoryError, TrajectoryGroup } from "@muster/protocol";
-
-/** A trajectory without another one to compare it with has no advantage: it teaches nothing, so it is not counted as trained. */
-const validMin = 2;
+import {
+  type Body,
+  type CauseCount,
+  type GroupReceipt,
+  type JobConfig,
+  type StreamPlace,
+  type TrajectoryError,
+  type TrajectoryGroup,
+  validMinOf,
+} from "@muster/protocol";
 
 /**
  * Receipt of a group that lies at `place` in the groups stream. `version` is the one it was leased for: a group of
- * nothing but aborted trajectories has no other, and must not look older than it is. Pure.
+ * nothing but aborted trajectories has no other, and must not look older than it is. A trajectory that is drawn and has no other one to compare it
+ * with teaches nothing, so it is not counted as trained; `training` says whether they are drawn. Pure.
  */
 export function receiptOf(
   group: TrajectoryGroup,
-  { place, version }: { readonly place: StreamPlace } & Pick<GroupReceipt, "version">,
+  {
+    place,
+    version,
+    training,
+  }: { readonly place: StreamPlace } & Pick<GroupReceipt, "version"> & Pick<JobConfig, "training">,
 ): GroupReceipt {
   const healthy = group.trajectories.filter(({ status }) => status !== "aborted");
-  const valid = healthy.length < validMin ? [] : healthy;
+  const valid = healthy.length < validMinOf({ training }) ? [] : healthy;
   const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
   return {
     step: group.step,

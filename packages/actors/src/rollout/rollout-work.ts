@@ -6,6 +6,7 @@ import {
   failureKindOf,
   type GenerateFunction,
   type GroupPrompt,
+  givenAnswers,
   type RankShards,
   type Reward,
   type RolloutEngine,
@@ -16,6 +17,7 @@ import {
   bodyBytesMax,
   type FailureKind,
   type GroupReceipt,
+  isSupervised,
   subjectsOf,
   type TrajectoryGroup,
   toGroupsBatch,
@@ -121,8 +123,9 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       this.#ports.network(network);
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
       const reward = await this.#ports.reward(admission.config);
-      const generate = await this.#ports.generate(admission.config, this.#tools.environment.logger);
+      const own = await this.#ports.generate(admission.config, this.#tools.environment.logger);
       const prompts = await this.#ports.task(admission.config);
+      const generate = isSupervised(admission.config) ? givenAnswers(prompts) : own;
       const { clock, logger } = this.#tools.environment;
       const engine = await this.#ports.rolloutEngine(admission.config, this.#shardsOf(admission));
       engine.onLost?.(this.#tools.fail);
@@ -309,7 +312,7 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         { kind: "groups.batch", body: toGroupsBatch(groups) },
         {
           onStored: (place) => {
-            const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { place, version }));
+            const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { place, version, training: config.training }));
             // A bundle took its share of the time of the chunk.
             const durationMs = ((tools.clock.now() - startedMs) * groups.length) / all.length;
             tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });

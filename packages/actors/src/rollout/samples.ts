@@ -2,14 +2,14 @@
 
 import { clipText, type Prompt } from "@muster/base";
 import type { Task } from "@muster/data";
-import type { Body, JobConfig, StreamPlace, TrajectoryGroup } from "@muster/protocol";
+import { type Body, isSupervised, type JobConfig, type StreamPlace, type TrajectoryGroup } from "@muster/protocol";
 
 type Shown = Body<"samples.drawn">;
 
 /** What a sample is made with. */
 export interface SampleTools {
   readonly task: Pick<Task, "decode">;
-  readonly config: Pick<JobConfig, "samples">;
+  readonly config: Pick<JobConfig, "samples" | "training">;
 }
 
 /** Where a group is, and from which weights. */
@@ -43,7 +43,7 @@ export function sampleOf(
       const { tokens, promptLength, status, reward, components, metadata, error } = trajectory;
       const response = tokens.slice(promptLength);
       return {
-        ...{ sample, status, tokens: response.length, reward: status === "aborted" ? null : reward },
+        ...{ sample, status, tokens: response.length, reward: status === "aborted" || isSupervised(config) ? null : reward },
         ...(components ? { components: [...components] } : {}),
         ...(metadata === undefined ? {} : { metadata }),
         text: clipText(task.decode(response), textChars),

@@ -49,7 +49,7 @@ export async function storeGroups(
         { kind: "groups.batch", body: toGroupsBatch([group]) },
         {
           onStored(place) {
-            receipts.push(receiptOf(group, { place, version }));
+            receipts.push(receiptOf(group, { place, version, training: config.training }));
             resolve();
           },
         },

@@ -299,10 +299,14 @@ function configOf(job: LoadedJob, name: string, runs: string): JobConfig {
 function show({ record, directory, outcome, reason, exitCode }: RunEnd, options: Options, terminal: Terminal): void {
   if (!options.quiet) {
     const width = terminal.isLive ? Math.max(40, terminal.columns() - 1) : Number.POSITIVE_INFINITY;
-    const points = record.steps.map(({ step, reward }) => ({ x: step, y: reward }));
+    const isJudged = record.steps.some(({ reward }) => reward !== null);
+    const points = record.steps.flatMap(({ step, reward, loss }) => {
+      const y = isJudged ? reward : loss;
+      return y === null ? [] : [{ x: step, y }];
+    });
     if (points.length > 1)
       process.stderr.write(
-        `\n${terminalCurve(points, { width: Math.min(72, width), height: 14, label: "mean reward by step" })}\n`,
+        `\n${terminalCurve(points, { width: Math.min(72, width), height: 14, label: isJudged ? "mean reward by step" : "loss by step" })}\n`,
       );
     process.stderr.write(`\n${wrappedText(summaryText(record.summary), width)}\n`);
     const said = outcome === "interrupted" && exitCode === exitCodes.ok ? "" : `${outcome}: `;

@@ -73,10 +73,14 @@ ${incidentSection(summary.incidents)}
 
 function headOf(summary: RunSummary): Markup {
   const { reward_first: rewardFirst, reward_last: rewardLast, eval_first: evalFirst, eval_last: evalLast } = summary;
+  const quality =
+    rewardLast === null && summary.loss_last !== null
+      ? tile("Loss", figure(summary.loss_last, 3), `from ${figure(summary.loss_first, 3)}`)
+      : tile("Reward", figure(rewardLast, 3), `from ${figure(rewardFirst, 3)}`);
   const isWhole = summary.lost === 0 && summary.doubled === 0;
   return html`<header><div><h1>${cleanLine(summary.job, 120)}</h1><p class="lede">Seed ${summary.seed}, weight version ${summary.weight_version}${sinceText(summary)}</p></div><p class="sub hash mono">${cleanLine(summary.weights_hash, 160)}</p></header>
 <dl class="figures">
-${tile("Reward", figure(rewardLast, 3), `from ${figure(rewardFirst, 3)}`)}
+${quality}
 ${tile("Held-out exact match", percent(evalLast), `from ${percent(evalFirst)}`)}
 ${tile("Steps", figure(summary.steps), `in ${duration(summary.wall_s * 1000)}`)}
 ${tile("Tokens per second", compact(summary.tokens_per_s), "of the job's time, all steps")}
@@ -103,7 +107,12 @@ function recoveryOf(incidents: readonly Incident[]): string {
 }
 
 function rewardSection({ evals, steps, summary }: RunRecord): Markup {
-  const rewards = pointsOf(steps, (step) => step.reward);
+  // A job without rewards is told by its loss.
+  const isJudged = summary.reward_last !== null || steps.length === 0;
+  const name = isJudged ? "reward" : "loss";
+  const title = isJudged ? "Reward" : "Loss";
+  const [first, last] = [summary[`${name}_first`], summary[`${name}_last`]];
+  const values = pointsOf(steps, (step) => step[name]);
   const stepOfVersion = new Map(steps.map((step) => [step.version, step.step]));
   const accuracies = evals.map(({ accuracy, version }) => ({ x: stepOfVersion.get(version) ?? version, y: accuracy }));
   const marks = summary.incidents.map((incident) => ({
@@ -111,20 +120,20 @@ function rewardSection({ evals, steps, summary }: RunRecord): Markup {
     label: `${cleanLine(incident.kind, 60)} ${cleanLine(incident.subject, 60)} at ${duration(incident.at_ms)}`,
   }));
   const plot = chart({
-    title: "Reward by step",
-    description: `Mean reward of each step, from ${figure(summary.reward_first, 3)} to ${figure(summary.reward_last, 3)}, and held-out exact match, from ${percent(summary.eval_first)} to ${percent(summary.eval_last)}.`,
+    title: `${title} by step`,
+    description: `Mean ${name} of each step, from ${figure(first, 3)} to ${figure(last, 3)}, and held-out exact match, from ${percent(summary.eval_first)} to ${percent(summary.eval_last)}.`,
     width: 1040,
     height: 320,
     include: [0, 1],
     xLabel: "step",
     marks,
     series: [
-      { name: "reward of a step", kind: "line", color: "faint", points: rewards },
-      { name: "mean of 10 steps", kind: "line", color: "c1", points: runningMean(rewards, 10) },
+      { name: `${name} of a step`, kind: "line", color: "faint", points: values },
+      { name: "mean of 10 steps", kind: "line", color: "c1", points: runningMean(values, 10) },
       { name: "held-out exact match", kind: "points", color: "c2", points: accuracies },
     ],
   });
-  return html`<section><div class="head"><h2>Reward</h2><div class="key"><span><i></i>step</span><span><i class="c1"></i>mean of 10 steps</span><span><i class="dot c2"></i>held-out exact match</span>${marks.length > 0 ? html`<span><i class="m"></i>incident</span>` : null}</div></div><div class="scroll">${plot}</div></section>`;
+  return html`<section><div class="head"><h2>${title}</h2><div class="key"><span><i></i>step</span><span><i class="c1"></i>mean of 10 steps</span><span><i class="dot c2"></i>held-out exact match</span>${marks.length > 0 ? html`<span><i class="m"></i>incident</span>` : null}</div></div><div class="scroll">${plot}</div></section>`;
 }
 
 function timelineSection(run: RunRecord): Markup {

@@ -32,6 +32,8 @@ export interface ProgressUpdate {
   readonly step?: number;
   /** Mean reward of the step that was just committed; the line shows the mean of the last ten. */
   readonly reward?: number;
+  /** Loss of that step; shown in the same way of jobs without rewards. */
+  readonly loss?: number;
   /** Tokens of the step that was just committed. */
   readonly tokens?: number;
   readonly weightVersion?: number;
@@ -53,7 +55,7 @@ const quietMs = 15_000;
 const barMin = 12;
 const barMax = 40;
 const troubleMax = 32;
-const rewardsShown = 10;
+const meansOver = 10;
 /** Committed steps over which speed is measured. */
 const speedWindow = 20;
 
@@ -63,7 +65,9 @@ interface State {
   weightVersion: number;
   alive: AliveCounts | null;
   trouble: string | null;
+  /** Of the last steps. */
   rewards: readonly number[];
+  losses: readonly number[];
   /** When the last steps were committed, with their tokens. The first one only opens the window. */
   marks: readonly { readonly atMs: number; readonly step: number; readonly tokens: number }[];
 }
@@ -127,7 +131,7 @@ function plainProgress({ terminal, clock, wallMs }: ProgressOptions): Progress {
 
 function initialState(clock: Clock): State {
   const marks = [{ atMs: clock.now(), step: 0, tokens: 0 }];
-  return { steps: 0, step: 0, weightVersion: 0, alive: null, trouble: null, rewards: [], marks };
+  return { steps: 0, step: 0, weightVersion: 0, alive: null, trouble: null, rewards: [], losses: [], marks };
 }
 
 function applyUpdate(state: State, change: ProgressUpdate, atMs: number): void {
@@ -135,7 +139,8 @@ function applyUpdate(state: State, change: ProgressUpdate, atMs: number): void {
   state.weightVersion = change.weightVersion ?? state.weightVersion;
   state.alive = change.alive ?? state.alive;
   if (change.trouble !== undefined) state.trouble = change.trouble;
-  if (change.reward !== undefined) state.rewards = [...state.rewards, change.reward].slice(-rewardsShown);
+  if (change.reward !== undefined) state.rewards = [...state.rewards, change.reward].slice(-meansOver);
+  if (change.loss !== undefined) state.losses = [...state.losses, change.loss].slice(-meansOver);
   if (change.step === undefined) return;
   // A run that goes on from a checkpoint starts at its first report, not at zero.
   const marks = state.step === 0 && change.step > 1 ? [] : state.marks;
@@ -156,12 +161,13 @@ function speedOf(state: State): { readonly tokensPerS: number; readonly restMs: 
 
 /** Parts of a line, most important first. */
 function partsOf(state: State): readonly string[] {
-  const { alive, rewards, step, steps, weightVersion } = state;
+  const { alive, rewards, losses, step, steps, weightVersion } = state;
   const speed = speedOf(state);
   const isDone = steps > 0 && step >= steps;
   return [
     `step ${String(step).padStart(String(steps).length)}/${steps}`,
     rewards.length > 0 ? `reward ${figure(meanOf(rewards), 3)}` : "",
+    rewards.length === 0 && losses.length > 0 ? `loss ${figure(meanOf(losses), 3)}` : "",
     speed && !isDone ? `${formatDuration(speed.restMs)} left` : "",
     alive ? `policy ${alive.policy} rollout ${alive.rollout} checkpoint ${alive.checkpoint}` : "",
     speed && speed.tokensPerS > 0 ? `${compact(speed.tokensPerS)} tok/s` : "",

@@ -19,7 +19,9 @@ export function summaryText(summary: RunSummary): string {
       `${figure(summary.steps)} in ${duration(summary.wall_s * 1000)}, ${compact(summary.tokens_per_s)} tokens/s`,
     ],
     ...sinceRows(summary),
-    ["reward", `${figure(rewardFirst, 3)} → ${figure(rewardLast, 3)}`],
+    rewardLast === null && summary.loss_last !== null
+      ? ["loss", `${figure(summary.loss_first, 3)} → ${figure(summary.loss_last, 3)}`]
+      : ["reward", `${figure(rewardFirst, 3)} → ${figure(rewardLast, 3)}`],
     ["held-out", `${percent(evalFirst)} → ${percent(evalLast)} exact`],
     ...bestRows(summary),
     ["weights", `version ${summary.weight_version}, ${cleanLine(summary.weights_hash, 80)}`],

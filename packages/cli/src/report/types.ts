@@ -34,6 +34,9 @@ export interface RunSummary {
   /** Mean reward of the first and of the last ten steps; `null` without a step. */
   readonly reward_first: number | null;
   readonly reward_last: number | null;
+  /** The same of the loss; `null` also in what an earlier version of Muster left. */
+  readonly loss_first: number | null;
+  readonly loss_last: number | null;
   /** Share of held-out prompts answered exactly, 0 to 1, at the first and at the last evaluation; `null` without one. */
   readonly eval_first: number | null;
   readonly eval_last: number | null;
@@ -62,8 +65,8 @@ export interface StepRecord {
   /** The line of weights in which it stands: a job that went back begins another one. */
   readonly lineage: number;
   readonly version: number;
-  /** Mean reward of its trajectories, the standard deviation of all of them, and their range. */
-  readonly reward: number;
+  /** Mean reward of its trajectories, the standard deviation of all of them, and their range; `null` where nobody judges. */
+  readonly reward: number | null;
   readonly reward_spread: number | null;
   readonly reward_least: number | null;
   readonly reward_most: number | null;
@@ -71,10 +74,10 @@ export interface StepRecord {
   readonly components: Readonly<Record<string, ComponentRecord>> | null;
   /** Share of groups whose members have no advantage over each other, 0 to 1. */
   readonly even_groups: number | null;
-  /** Clipped surrogate, negated, per response token. */
+  /** Objective of the algorithm, negated, per response token: of GRPO the clipped surrogate. */
   readonly loss: number;
-  /** KL of the policy that sampled and the one that trains, per response token: the estimator r − 1 − log r. */
-  readonly approx_kl: number;
+  /** KL of the policy that sampled and the one that trains, per response token: the estimator r − 1 − log r; `null` where nothing is sampled. */
+  readonly approx_kl: number | null;
   /** Distance of trained and sampled log-probabilities before the first update of the step, nats per response token: mean and maximum. */
   readonly logprob_gap: number | null;
   readonly logprob_gap_max: number | null;

@@ -97,8 +97,8 @@ export function createNarrator(progress: Progress, steps: number): Narrator {
       const trouble = recoveries.open;
       if (kind === "step.committed") {
         isTakenUp = false;
-        const { step, reward, tokens, version: weightVersion } = body;
-        progress.update({ step, reward, tokens, weightVersion, alive, trouble });
+        const { step, reward, loss, tokens, version: weightVersion } = body;
+        progress.update({ step, ...(reward === undefined ? { loss } : { reward }), tokens, weightVersion, alive, trouble });
       } else progress.update({ alive, trouble });
     },
     end() {

@@ -13,6 +13,7 @@ import type {
   SampleRecord,
   StepRecord,
 } from "../report/index.ts";
+import { meanOf } from "../report/text.ts";
 import { CommitBook } from "./commit-book.ts";
 import { IncidentBook, type Injection } from "./incident-book.ts";
 import { JobClock } from "./job-clock.ts";
@@ -227,15 +228,18 @@ function summaryOf(run: {
 }): RunSummary {
   const { steps, evals, final } = run;
   const ledger = final?.ledger ?? { admitted: 0, trained: 0, aborted: 0, quarantined: 0, pending: 0 };
-  const meanReward = (part: readonly StepRecord[]): number | null =>
-    part.length === 0 ? null : part.reduce((sum, { reward }) => sum + reward, 0) / part.length;
+  const [first, last] = [steps.slice(0, edge), steps.slice(-edge)];
+  const rewardIn = (part: readonly StepRecord[]): number | null => meanOf(part.flatMap(({ reward }) => reward ?? []));
+  const lossIn = (part: readonly StepRecord[]): number | null => meanOf(part.map(({ loss }) => loss));
   return {
     job: run.job,
     seed: run.seed,
     steps: steps.at(-1)?.step ?? 0,
     since_step: run.sinceStep,
-    reward_first: meanReward(steps.slice(0, edge)),
-    reward_last: meanReward(steps.slice(-edge)),
+    reward_first: rewardIn(first),
+    reward_last: rewardIn(last),
+    loss_first: lossIn(first),
+    loss_last: lossIn(last),
     eval_first: evals[0]?.accuracy ?? null,
     eval_last: evals.at(-1)?.accuracy ?? null,
     best_checkpoint: run.best && bestRecordOf(run.best),

@@ -20,12 +20,17 @@ function sentenceOf({ kind, body }: EventMessage): string {
     case "job.ended":
       return `  ${body.outcome} at step ${body.step}, version ${body.version}: ${cleanLine(body.reason)}`;
     case "step.committed":
-      return `  step ${body.step}  version ${body.version}  reward ${figure(body.reward, 3)}  ${compact(body.tokens)} tokens  ${duration(body.stepMs)}  staleness ${body.staleness}${figuresText(body)}`;
+      return `  step ${body.step}  version ${body.version}  ${judgedText(body)}  ${compact(body.tokens)} tokens  ${duration(body.stepMs)}  staleness ${body.staleness}${figuresText(body)}`;
     case "samples.shown":
       return `  samples of group ${body.step}.${body.index} from ${cleanLine(body.replica, 60)}: ${body.responses.map(responseText).join("; ")}`;
     default:
       return `  ${kind}`;
   }
+}
+
+/** What tells how well it goes: the reward, or the loss where nobody judges. */
+function judgedText({ reward, loss }: Body<"step.committed">): string {
+  return reward === undefined ? `loss ${figure(loss, 3)}` : `reward ${figure(reward, 3)}`;
 }
 
 function responseText({ reward, text, error }: Body<"samples.shown">["responses"][number]): string {

@@ -15,7 +15,7 @@ export function figuresText(body: Committed): string {
   const { loss, approxKl, logprobGap, logprobGapMax, klReference, clipFraction, entropy, gradNorm, lr } = body;
   const policy = [
     `loss ${compact(loss)}`,
-    `kl ${compact(approxKl)}`,
+    ...(approxKl === undefined ? [] : [`kl ${compact(approxKl)}`]),
     ...(klReference === undefined ? [] : [`kl to reference ${compact(klReference)}`]),
     ...(logprobGap === undefined || logprobGapMax === undefined
       ? []

@@ -10,14 +10,17 @@ export function Curves({ known }: { readonly known: JobFold }) {
   const x = steps.map(({ step }) => step);
   const heldAt = new Map(evals.map(({ version, share }) => [version, share]));
   const held = steps.map(({ version }) => heldAt.get(version) ?? null);
+  // A job without rewards is told by its loss.
+  const shown = steps.length > 0 && steps.every(({ reward }) => reward === null) ? "loss" : "reward";
   const epochs = steps.flatMap(({ step, epoch }, i) => (i > 0 && steps[i - 1]?.epoch !== epoch ? [step] : []));
   return (
     <div class="pair">
       <Curve
-        title="Reward"
-        names={["reward", "held-out"]}
+        key={shown}
+        title={shown === "loss" ? "Loss" : "Reward"}
+        names={[shown, "held-out"]}
         dotted="held-out"
-        data={[x, steps.map(({ reward }) => reward), held]}
+        data={[x, steps.map((step) => step[shown]), held]}
         marks={epochs}
       />
       <Curve

@@ -27,8 +27,8 @@ export function Figures({ status, known }: Props) {
           note={status ? `${status.phase}, attempt ${status.attempt}` : ""}
         />
         <Figure
-          name="reward"
-          value={last ? last.reward.toFixed(3) : dash}
+          name={last?.reward === null ? "loss" : "reward"}
+          value={last ? (last.reward ?? last.loss).toFixed(3) : dash}
           note={held ? `held-out ${share(held.share)}` : "no held-out figure yet"}
         />
         <Figure

@@ -1,11 +1,12 @@
 /** What the page keeps of a public event: small, and safe to send to a browser. Pure. */
 import type { EventMessage } from "@muster/client";
 
-/** One committed step, as the curves show it. Reward is a mean; `stepMs` in milliseconds. */
+/** One committed step, as the curves show it. Reward is a mean, `null` where nobody judges; `stepMs` in milliseconds. */
 export interface StepPoint {
   readonly step: number;
   readonly atMs: number;
-  readonly reward: number;
+  readonly reward: number | null;
+  readonly loss: number;
   readonly tokens: number;
   readonly stepMs: number;
   readonly epoch: number;
@@ -69,9 +70,9 @@ function changeOf(event: EventMessage): Change | null {
   const { kind, body, sentAtMs: atMs } = event;
   switch (kind) {
     case "step.committed": {
-      const { step, reward, tokens, stepMs, epoch, version, lineage } = body;
+      const { step, reward = null, loss, tokens, stepMs, epoch, version, lineage } = body;
       const components = (body.components ?? []).map(({ name, mean }) => ({ name, mean }));
-      return { kind: "step", point: { step, atMs, reward, tokens, stepMs, epoch, version, lineage }, components };
+      return { kind: "step", point: { step, atMs, reward, loss, tokens, stepMs, epoch, version, lineage }, components };
     }
     case "eval.finished":
       return { kind: "eval", version: body.version, share: body.correct / Math.max(1, body.prompts) };

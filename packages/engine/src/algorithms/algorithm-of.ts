@@ -8,9 +8,10 @@ import { grpo } from "./grpo.ts";
 import { gspo } from "./gspo.ts";
 import { reinforcePlusPlus } from "./reinforce-plus-plus.ts";
 import { rloo } from "./rloo.ts";
+import { sft } from "./sft.ts";
 
 const algorithms: Readonly<Record<AlgorithmName, Algorithm>> = {
-  ...{ grpo, dr_grpo: drGrpo, dapo, gspo, cispo, rloo },
+  ...{ grpo, dr_grpo: drGrpo, dapo, gspo, cispo, rloo, sft },
   "reinforce++": reinforcePlusPlus,
 };
 

@@ -3,17 +3,19 @@ import {
   type BatchFigures,
   type ComponentFigures,
   stepComponentsMax,
+  type Training,
   type Trajectory,
   type TrajectoryGroup,
+  validMinOf,
 } from "@muster/protocol";
 import { hasSpread } from "./dapo.ts";
 import { exponential } from "./exponential.ts";
 import { divergenceOf } from "./kl.ts";
 import type { ReferenceLogprobs } from "./returns.ts";
 
-/** Counts a batch. Groups with fewer than two trajectories that are valid teach nothing: they count as groups only, as they do in receipts. */
-export function batchFiguresOf(groups: readonly TrajectoryGroup[]): Omit<BatchFigures, "lr"> {
-  const valid = inOrder(groups).flatMap(validOf);
+/** Counts a batch. Groups with fewer valid trajectories than teach something count as groups only, as they do in receipts. */
+export function batchFiguresOf(groups: readonly TrajectoryGroup[], training?: Training): Omit<BatchFigures, "lr"> {
+  const valid = inOrder(groups).flatMap((group) => validOf(group, training));
   const rewards = spreadOf(valid.map(({ reward }) => reward));
   return {
     groups: groups.length,
@@ -34,7 +36,7 @@ export function batchFiguresOf(groups: readonly TrajectoryGroup[]): Omit<BatchFi
  */
 export function referenceKlOf(groups: readonly TrajectoryGroup[], reference: ReferenceLogprobs): number {
   let [sum, tokens] = [0, 0];
-  for (const trajectory of inOrder(groups).flatMap(validOf)) {
+  for (const trajectory of inOrder(groups).flatMap((group) => validOf(group))) {
     const expected = reference.get(trajectory);
     trajectory.logprobs.forEach((logprob, t) => {
       if (trajectory.lossMask[t] !== 1 || !expected) return;
@@ -80,9 +82,9 @@ function spreadOf(values: readonly number[]): Pick<ComponentFigures, "mean" | "s
   };
 }
 
-function validOf({ trajectories }: TrajectoryGroup): readonly Trajectory[] {
+function validOf({ trajectories }: TrajectoryGroup, training?: Training): readonly Trajectory[] {
   const valid = trajectories.filter(({ status }) => status !== "aborted");
-  return valid.length < 2 ? [] : valid;
+  return valid.length < validMinOf({ training }) ? [] : valid;
 }
 
 function isEven({ trajectories }: TrajectoryGroup): boolean {

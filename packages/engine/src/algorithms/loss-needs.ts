@@ -15,7 +15,7 @@ export function lossNeedsOf({ training = trainingDefaults, scorers }: JobConfig)
   const need = (isAsked: boolean, feature: LossFeature, key: string, value: string | number): LossNeed[] =>
     isAsked ? [{ feature, key: `training.${key}`, value }] : [];
   return [
-    ...(["gspo", "cispo", "rloo"] as const).map((name) => need(algorithm === name, name, "algorithm", name)),
+    ...(["gspo", "cispo", "rloo", "sft"] as const).map((name) => need(algorithm === name, name, "algorithm", name)),
     need(aggregation === "sequence", "sample-weights", "aggregation", aggregation),
     need(klCoefficient > 0 && !scorers?.reference, "reference", "kl_coefficient", klCoefficient),
     need(klCoefficient > 0 && klIn === "reward" && algorithm === "reinforce++", "token-advantages", "kl_in", klIn),

@@ -54,7 +54,8 @@ async function stepped(engine: PolicyEngine, windowMax?: number): Promise<void> 
 /** A loss that asks for one thing of an engine. */
 function lossWith(feature: LossFeature): LossOptions {
   const plain = lossOf(trainingDefaults);
-  if (feature === "gspo" || feature === "cispo" || feature === "rloo") return { ...plain, algorithm: feature };
+  if (feature === "gspo" || feature === "cispo" || feature === "rloo" || feature === "sft")
+    return { ...plain, algorithm: feature };
   if (feature === "entropy") return { ...plain, entropyCoefficient: 0.1 };
   return feature === "stale" ? { ...plain, staleCorrection: "truncate", staleCap: 2 } : plain;
 }

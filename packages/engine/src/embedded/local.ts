@@ -1,11 +1,12 @@
 /** The whole training loop in one process: the same engines, plan and updates as a cluster, without the cluster. The yardstick for both. */
 import { type Clock, numberOfAnswer, TreeFold } from "@muster/base";
 import type { Task } from "@muster/data";
-import type { Training } from "@muster/protocol";
+import { isSupervised, type Training } from "@muster/protocol";
 import { lossOf } from "../algorithms/loss-needs.ts";
 import { type Minibatch, planMinibatches } from "../algorithms/plan-minibatches.ts";
 import { referenceLogprobsOf } from "../algorithms/reference-logprobs.ts";
 import { type LearningRate, learningRateAt } from "../algorithms/schedules.ts";
+import { givenAnswers } from "../collect/given-answer.ts";
 import { collectGroups } from "../collect-group.ts";
 import type { OptimizerOptions, PolicyEngine, Reward, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
@@ -88,6 +89,7 @@ async function trainStep(
   const groups = await collectGroups({
     ...options,
     engine: rollout,
+    ...(isSupervised(options) && { generate: givenAnswers(task), generateTimeoutMs: options.rewardTimeoutMs }),
     version: step - 1,
     prompts: await Promise.all(
       Array.from({ length: options.groupsPerStep }, async (_, index) => ({

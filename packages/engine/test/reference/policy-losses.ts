@@ -157,6 +157,13 @@ export const reinforcePlusPlusLoss =
     return -mean(terms);
   };
 
+/** Cross-entropy of given tokens, over all of them: what a reward says, and what was drawn, does not matter. */
+export const supervisedLoss: Loss = (groups, now) => {
+  const kept = responsesOf(groups, (group, i) => group[i]!.valid);
+  const all = kept.flatMap(({ g, i }) => tokensOf(groups[g]![i]!).map((t) => Math.log(Math.exp(now[g]![i]![t]!))));
+  return -mean(all);
+};
+
 /** GRPO's tokens with stale weights, a divergence in the loss, and the bonus for entropy; all valid responses take part. */
 export const extendedLoss =
   (extra: {

@@ -1,6 +1,7 @@
 /** What the controller decides by: the part of the job configuration that its decisions depend on. */
 import {
   groupBytesMax,
+  isSupervised,
   type JobConfig,
   minibatchesMax,
   perRole,
@@ -43,6 +44,8 @@ export interface ControllerPlan {
   readonly groupsPerStep: number;
   /** Trajectories of a group: samples times their fan-out. */
   readonly groupSize: number;
+  /** Responses are given, not drawn: nobody judges them. Absent in all other jobs. */
+  readonly isSupervised?: true;
   /** Tokens of a trajectory, at most. Absent in journals of programs that did not say it. */
   readonly maxContext?: number;
   readonly evalEverySteps: number;
@@ -105,6 +108,7 @@ export function planOf(config: JobConfig): ControllerPlan {
     weights: config.weights,
     groupsPerStep: config.batch.groupsPerStep,
     groupSize: config.batch.groupSize * config.rollout.fanOut,
+    ...(isSupervised(config) ? { isSupervised: true } : {}),
     maxContext: config.model.maxContext,
     evalEverySteps: config.evaluation.everySteps,
     evalPrompts: config.evaluation.prompts,

@@ -155,7 +155,8 @@ export const jobMessages = defineMessages({
       epoch: countSchema,
       ...versionFields,
       sections: z.array(sectionSchema).max(4),
-      reward: z.number(),
+      /** Absent where nobody judges: of supervised fine-tuning. */
+      reward: z.number().optional(),
       tokens: countSchema,
       staleness: countSchema,
       /** Ids of the groups it trained, so that a watcher can count what was trained twice. */
@@ -168,9 +169,9 @@ export const jobMessages = defineMessages({
       gradNorm: z.number(),
       clipFraction: z.number(),
       entropy: z.number(),
-      /** Clipped surrogate, negated, and KL(sampled ‖ trained), each per response token. */
+      /** Objective of the algorithm, negated, and KL(sampled ‖ trained), each per response token; the second is absent where nothing is sampled. */
       loss: z.number(),
-      approxKl: z.number(),
+      approxKl: z.number().optional(),
       ...moreFigures,
       /** Where groups of it that may be shown lie in the groups stream, by index. */
       places: z

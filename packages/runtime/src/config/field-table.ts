@@ -151,8 +151,8 @@ export const engineFields: readonly Field[] = [
   trainingFields,
   section("batch", {
     groups_per_step: ["integer", 128, "Prompts of a step."],
-    group_size: ["integer", 8, "Trajectories per prompt."],
-    minibatches: ["integer", broughtBy("minibatches"), "Optimizer updates of a step; of rloo 1."],
+    group_size: ["integer", broughtBy("groupSize"), "Trajectories per prompt; of sft 1."],
+    minibatches: ["integer", broughtBy("minibatches"), "Optimizer updates of a step; of rloo and sft 1."],
     micro_shards: [
       "integer",
       8,
@@ -160,8 +160,8 @@ export const engineFields: readonly Field[] = [
     ],
   }),
   section("loss", {
-    clip_low: ["number", broughtBy("clipLow"), "How far below 1 the probability ratio counts; rloo has none."],
-    clip_high: ["number", broughtBy("clipHigh"), "How far above 1 the probability ratio counts; rloo has none."],
+    clip_low: ["number", broughtBy("clipLow"), "How far below 1 the probability ratio counts; rloo and sft have none."],
+    clip_high: ["number", broughtBy("clipHigh"), "How far above 1 the probability ratio counts; rloo and sft have none."],
   }),
   section("optimizer", {
     lr: ["number", 1e-3, "Learning rate."],

@@ -3,7 +3,7 @@
  * a faulty value is reported, replaced by its default, and the rest is checked on.
  */
 import { messageOf } from "@muster/base";
-import { type JobConfig, jobConfigSchema, promptsTask } from "@muster/protocol";
+import { isSupervised, type JobConfig, jobConfigSchema, promptsTask } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import { type Field, isPathOfModule, type Scalar } from "./field.ts";
 import { type KeyTable, keyTableOf } from "./fields.ts";
@@ -68,6 +68,8 @@ export interface NamedPlan {
   readonly maxNewTokens: number;
   /** Held-out prompts of an evaluation. */
   readonly evalPrompts: number;
+  /** Whether answers are trained on. */
+  readonly isSupervised: boolean;
 }
 
 /** Where a job's prompts come from that are not built in: who loads the job looks into that. */
@@ -196,12 +198,13 @@ class Draft {
 
   /** `null` unless all is there that says where prompts come from. */
   prompts(): NamedPrompts | null {
-    const { task, prompts, seed, batch, sampling, evaluation } = this.#nestedFields() as Partial<JobConfig>;
+    const { task, prompts, seed, batch, sampling, evaluation, training } = this.#nestedFields() as Partial<JobConfig>;
     const plan = {
       seed: seed ?? 0,
       groupsPerStep: batch?.groupsPerStep ?? 1,
       maxNewTokens: sampling?.maxNewTokens ?? 1,
       evalPrompts: evaluation?.prompts ?? 0,
+      isSupervised: isSupervised({ training }),
     };
     if (task && isPathOfModule(task.name)) return { module: task.name, plan };
     const isWhole = promptKeys.every((key) => this.#values.get(key));

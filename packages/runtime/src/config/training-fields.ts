@@ -37,7 +37,7 @@ export const trainingFields: readonly Field[] = section("training", {
   aggregation: [
     "text",
     broughtBy("aggregation"),
-    `What the loss is averaged over: ${aggregations.join(", ")}; token for grpo, dapo, cispo and reinforce++, sequence for gspo, budget for dr_grpo, sum for rloo.`,
+    `What the loss is averaged over: ${aggregations.join(", ")}; token for grpo, dapo, cispo, reinforce++ and sft, sequence for gspo, budget for dr_grpo, sum for rloo.`,
   ],
   train_groups: [
     "integer",

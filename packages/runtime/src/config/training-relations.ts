@@ -1,10 +1,80 @@
 /** What the keys of an algorithm must be to each other, and to those of the batch and the sampling. */
-import { type JobConfig, type Training, trainingDefaults } from "@muster/protocol";
+import { isSupervised, type JobConfig, type Training, trainingDefaults } from "@muster/protocol";
 import type { Relation } from "./relation.ts";
 
 const asksFor = (config: JobConfig): Training => config.training ?? trainingDefaults;
 
+/** What supervised fine-tuning leaves no room for: nothing is drawn, so nothing is compared, judged or corrected. */
+const supervisedRelations: readonly Relation[] = (
+  [
+    [
+      "rollout.generate",
+      ({ rollout }) => rollout.generate === null,
+      "responses are the answers of the data",
+      "leave {0} out",
+    ],
+    [
+      "rollout.agent.command",
+      ({ rollout }) => rollout.agent === undefined,
+      "responses are the answers of the data",
+      "leave {0} out",
+    ],
+    ["rollout.fan_out", ({ rollout }) => rollout.fanOut === 1, "a prompt has one answer", "set {0} = 1"],
+    [
+      "prompts.answer_column",
+      ({ prompts }) => prompts === undefined || prompts.answerColumn !== null,
+      "it learns from the answers",
+      "name their column",
+    ],
+    [
+      "sampling.temperature",
+      ({ sampling }) => sampling.temperature === 1,
+      "nothing is sampled, and the loss is that of the model as it is",
+      "set {0} = 1",
+    ],
+    [
+      "training.kl_coefficient",
+      (config) => asksFor(config).klCoefficient === 0,
+      "the divergence is estimated from tokens that the model drew",
+      "set {0} = 0",
+    ],
+    [
+      "training.stale_correction",
+      (config) => asksFor(config).staleCorrection === "off",
+      "no weights drew the answers",
+      'set {0} = "off"',
+    ],
+    [
+      "training.train_groups",
+      (config) => asksFor(config).trainGroups === 0,
+      "groups have no spread of rewards",
+      "set {0} = 0",
+    ],
+    [
+      "training.overlong_tokens",
+      (config) => asksFor(config).overlongTokens === 0,
+      "there is no reward to lose",
+      "set {0} = 0",
+    ],
+  ] satisfies readonly (readonly [string, Relation["holds"], string, string])[]
+).map(([key, holds, why, fix]) => ({
+  keys: [key, "training.algorithm"],
+  holds: (config) => !isSupervised(config) || holds(config),
+  rule: `{0} does not go with {1}: ${why}`,
+  fix: fix.replace("{0}", key),
+}));
+
 export const trainingRelations: readonly Relation[] = [
+  ...supervisedRelations,
+  {
+    keys: ["batch.group_size", "training.algorithm"],
+    holds: (config) => isSupervised(config) === (config.batch.groupSize === 1),
+    rule: (config) =>
+      isSupervised(config)
+        ? "{0} does not go with {1}: a prompt has one answer"
+        : "{0} does not go with {1}: an answer is compared with the others of its group",
+    fix: (config) => (isSupervised(config) ? "set batch.group_size = 1, or leave it out" : "set batch.group_size to at least 2"),
+  },
   {
     keys: ["training.overlong_tokens", "sampling.max_new_tokens"],
     holds: (config) => asksFor(config).overlongTokens < config.sampling.maxNewTokens,

@@ -1,6 +1,6 @@
 /** The module of a task, asked for its first prompts before anything starts. */
 import { checkModuleDigest } from "@muster/data";
-import type { JobConfig } from "@muster/protocol";
+import { isSupervised, type JobConfig } from "@muster/protocol";
 import type { FoundTaskModule, NamedPlan } from "@muster/runtime/config";
 import { errors } from "../../errors.ts";
 import { askModule } from "./ask-module.ts";
@@ -13,8 +13,10 @@ export async function tryTaskModule(path: string, plan: NamedPlan): Promise<Foun
 }
 
 /** A job goes on with the module that it began with. @throws as {@link tryTaskModule}, MUSTER_ERR_TASK_MODULE_DIFFERS */
-export async function checkStoredTask({ task, taskModule, seed, batch, sampling }: JobConfig): Promise<void> {
+export async function checkStoredTask(config: JobConfig): Promise<void> {
+  const { task, taskModule, seed, batch, sampling } = config;
   if (!taskModule) return;
-  const { digest } = await tryTaskModule(task.name, { seed, ...batch, ...sampling, evalPrompts: 0 });
+  const plan = { seed, ...batch, ...sampling, evalPrompts: 0, isSupervised: isSupervised(config) };
+  const { digest } = await tryTaskModule(task.name, plan);
   checkModuleDigest(task.name, digest, taskModule.digest);
 }

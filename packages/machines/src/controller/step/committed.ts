@@ -40,6 +40,7 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     sum(({ tokens }) => tokens),
   );
   const { completed } = countsOf(receipts);
+  const isDrawn = before.plan.isSupervised !== true;
   const tokens = receipts.reduce((total, receipt) => total + receipt.tokens, 0);
   const oldest = receipts.reduce((min, receipt) => Math.min(min, receipt.version), version);
   const times = {
@@ -53,7 +54,7 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     lineage,
     version,
     sections: [...sections],
-    reward: receipts.reduce((total, receipt) => total + receipt.rewardSum, 0) / Math.max(1, completed),
+    ...(isDrawn && { reward: receipts.reduce((sum, { rewardSum }) => sum + rewardSum, 0) / Math.max(1, completed) }),
     tokens,
     staleness: Math.max(0, version - 1 - oldest),
     groups: receipts.map(({ step, index }) => `${step}.${index}`),
@@ -65,10 +66,9 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     clipFraction: sum(({ clipped }) => clipped) / trained,
     entropy: sum(({ entropySum }) => entropySum) / trained,
     loss: sum(({ lossSum }) => lossSum) / trained,
-    approxKl: sum(({ klSum }) => klSum) / trained,
-    ...gapFieldsOf(stats),
+    ...(isDrawn && { approxKl: sum(({ klSum }) => klSum) / trained, ...gapFieldsOf(stats) }),
     ...klReferenceOf(stats),
-    ...batchFieldsOf(receipts, winners),
+    ...batchFieldsOf(receipts, winners, isDrawn),
     ...speedsOf(before, { tokens, groups: receipts.length, ...times }),
     held: heldIn(before, lineage),
     places: placesOf(receipts),
@@ -95,8 +95,15 @@ function klReferenceOf(stats: readonly StepStats[]): Partial<Committed> {
   return { klReference: sums.reduce((sum, own) => sum + own, 0) / tokens };
 }
 
-/** What a trainer counted over the whole batch, where that fits the receipts: all read the same groups, so one of them is enough. */
-function batchFieldsOf(receipts: readonly GroupReceipt[], winners: readonly StepStats[]): Partial<Committed> {
+/**
+ * What a trainer counted over the whole batch, where that fits the receipts: all read the same groups, so one of them is enough. Responses that are not
+ * drawn have no rewards.
+ */
+function batchFieldsOf(
+  receipts: readonly GroupReceipt[],
+  winners: readonly StepStats[],
+  isDrawn: boolean,
+): Partial<Committed> {
   const { completed } = countsOf(receipts);
   const tokens = receipts.reduce((total, receipt) => total + receipt.tokens, 0);
   const fits = ({ groups, trajectories, longest }: BatchFigures): boolean =>
@@ -110,10 +117,12 @@ function batchFieldsOf(receipts: readonly GroupReceipt[], winners: readonly Step
     lengthMean: tokens / divisor,
     lengthMax: batch.longest,
     truncated: batch.truncated / divisor,
-    rewardSpread: Math.sqrt(batch.rewardSquares / divisor),
-    rewardLeast: batch.rewardLeast,
-    rewardMost: batch.rewardMost,
-    evenGroups: batch.evenGroups / Math.max(1, batch.groups),
+    ...(isDrawn && {
+      rewardSpread: Math.sqrt(batch.rewardSquares / divisor),
+      rewardLeast: batch.rewardLeast,
+      rewardMost: batch.rewardMost,
+      evenGroups: batch.evenGroups / Math.max(1, batch.groups),
+    }),
     ...(batch.components ? { components: batch.components.map(componentOf) } : {}),
     ...(batch.componentsMore ? { componentsMore: batch.componentsMore } : {}),
   };
