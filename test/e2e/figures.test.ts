@@ -195,7 +195,7 @@ describe("the figures of a step", () => {
         .join("\n");
       for (const part of [
         `loss ${shown(loss)} `,
-        `kl ${shown(approxKl)} `,
+        `kl ${shown(approxKl!)} `,
         `gradient ${shown(gradNorm)} `,
         `lr ${shown(lr!)}`,
       ])

@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { spawnMuster, startJobRun } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { copyExample, type Example } from "./support/example-job.ts";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
@@ -27,6 +28,32 @@ test("a job on prompts of files is a function of them: more replicas and the dea
   const summary = await killed.ended();
   expectBalanced(summary);
   expect(summary.weights_hash).toBe(quietSummary.weights_hash);
+});
+
+test("a job that learns from answers loses nothing when a trainer and a sampler die, and reinforcement learning goes on from what it made", async () => {
+  const file = join(example.folder, "sft.toml");
+  const sft = (job: string, ...settings: readonly string[]) =>
+    startJobRun({
+      ...{ runs: runs.path, job, file },
+      args: ["job.steps=6", "evaluation.every_steps=0", ...settings].flatMap((setting) => ["--set", setting]),
+    });
+  const quiet = await (await sft("taught")).ended();
+  expect(quiet).toMatchObject({ steps: 6, reward_last: null, ledger: { trained: 6 * 32, aborted: 0, quarantined: 0 } });
+  const killed = await sft("taught-killed", "replicas.policy=2", "replicas.rollout=2");
+  await killed.waitForEvent("step.committed");
+  process.kill(killed.pidOf("rollout-0"), "SIGKILL");
+  process.kill(killed.pidOf("policy-0"), "SIGKILL");
+  const summary = await killed.ended();
+  expectBalanced(summary);
+  expect(summary.weights_hash).toBe(quiet.weights_hash);
+  const losses = killed.events("step.committed").map(({ loss }) => loss);
+  expect(losses.at(-1)).toBeLessThan(0.8 * Number(losses[0]));
+
+  const warm = join(runs.path, "warm-start");
+  const exported = await spawnMuster(["export", join(runs.path, "taught", "checkpoints"), "--out", warm]);
+  expect((await exported.exited).code).toBe(0);
+  const after = await start("rewarded", "job.steps=1", `weights.source=folder:${warm}`);
+  expect(await after.ended()).toMatchObject({ steps: 1, ledger: { trained: 32 * 8, aborted: 0 } });
 });
 
 test("a row that makes no prompt is met before anything runs", async () => {

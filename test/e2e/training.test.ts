@@ -61,6 +61,6 @@ test.each([2, 3])("a shorter job with seed %i is on its way", async (seed) => {
     "batch.groups_per_step=32",
   );
   const summary = await run.ended();
-  expect(summary.reward_last - summary.reward_first).toBeGreaterThan(0.15);
+  expect(summary.reward_last! - summary.reward_first!).toBeGreaterThan(0.15);
   expectBalanced(summary);
 });

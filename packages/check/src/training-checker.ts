@@ -8,8 +8,10 @@ import {
   fromGroupsBegun,
   type GroupReceipt,
   groupIdOf,
+  type JobConfig,
   type Trajectory,
   type TrajectoryGroup,
+  validMinOf,
 } from "@muster/protocol";
 import type { Decision } from "./journal-model.ts";
 import type { Judge } from "./judge.ts";
@@ -29,6 +31,8 @@ export class TrainingChecker {
   readonly #judge: Judge;
   readonly #stalenessMax: number;
   readonly #groupSize: number;
+  /** Fewest valid trajectories of a group that teach. */
+  readonly #validMin: number;
   /** False when receipts may be lies: then they are judged when they are trained on. */
   readonly #isHonest: boolean;
   /** False when what is stored whole may come to a reader in part. */
@@ -52,7 +56,7 @@ export class TrainingChecker {
 
   constructor(
     judge: Judge,
-    config: { readonly stalenessMax: number; readonly batch: { readonly groupSize: number } },
+    config: Pick<JobConfig, "stalenessMax" | "training"> & { readonly batch: { readonly groupSize: number } },
     { isHonest = true, isReadable = true } = {},
   ) {
     this.#judge = judge;
@@ -60,6 +64,7 @@ export class TrainingChecker {
     this.#isReadable = isReadable;
     this.#stalenessMax = config.stalenessMax;
     this.#groupSize = config.batch.groupSize;
+    this.#validMin = validMinOf(config);
   }
 
   /** A rollout engine serves a version, with bytes of this digest, from now on. */
@@ -153,8 +158,8 @@ export class TrainingChecker {
 
   #remember(group: TrajectoryGroup, seq: number, by: Observed): void {
     const healthy = group.trajectories.filter(({ status }) => status !== "aborted");
-    // One alone has nothing to be compared with: it teaches nothing, and counts as aborted.
-    const valid = healthy.length < 2 ? [] : healthy;
+    // One alone that was drawn has nothing to be compared with: it teaches nothing, and counts as aborted.
+    const valid = healthy.length < this.#validMin ? [] : healthy;
     const versions = valid.flatMap(({ segments }) => segments.map(({ version }) => version));
     const served = this.#served.get(by);
     this.#checkOrigin(group.groupId, versions, by);

@@ -123,6 +123,17 @@ test("the rewards of a summary are those of the first and the last ten steps", (
   expect(reward_last).toBeCloseTo(0.255);
 });
 
+test("a job without rewards has none in its summary, but its loss", () => {
+  const given = steps(1, 20, 1).map((event) => {
+    if (event.kind !== "step.committed") return event;
+    const { reward: _, approxKl: __, ...body } = event.body;
+    return { ...event, body: { ...body, loss: body.step } };
+  });
+  const events = [...given, ended(20, 1)];
+  expect(resultOf(events)).toMatchObject({ reward_first: null, reward_last: null, loss_first: 5.5, loss_last: 15.5 });
+  expect(recordOf(events).steps[0]).toMatchObject({ reward: null, approx_kl: null, loss: 1 });
+});
+
 test("what a job left behind when it was stopped after it went back is not in its summary", () => {
   const events = [evaluated(0), ...steps(1, 14, 1), evaluated(14), wentBack(8), ended(8, 2)];
   const result = resultOf(events);

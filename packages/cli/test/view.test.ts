@@ -178,6 +178,10 @@ describe("an event", () => {
     expect(eventLine(event("step.committed", { ...committed, ...apart }))).toContain(
       "kl 0.00031  kl to reference 0.012  log-prob gap 0.0021, at most 0.5  clipped 1.2 %",
     );
+    const { reward: _, approxKl: __, ...given } = committed;
+    expect(eventLine(event("step.committed", given))).toMatch(
+      /version 7 {2}loss -0\.012 {2}1\.23k tokens[\s\S]* loss -0\.0123 {2}clipped/,
+    );
     const line = eventLine(event("step.committed", committed));
     expect(line).toMatch(/^\d\d:\d\d:\d\d {4}step 7/);
     expect(line.slice(12)).toBe(figures);

@@ -14,7 +14,8 @@ export function answerIdsOf(
   maxNewTokens: number,
 ): Int32Array {
   const ids = encode(answer);
-  if (ids.length === 0) throw new Error("its answer is empty, and supervised fine-tuning learns from it: give it one, or leave it out");
+  if (ids.length === 0)
+    throw new Error("its answer is empty, and supervised fine-tuning learns from it: give it one, or leave it out");
   const end = stopTokenIds.slice(0, 1);
   const length = ids.length + end.length;
   if (length <= maxNewTokens) return Int32Array.from([...ids, ...end]);

@@ -1,7 +1,7 @@
 /** Prompts that a task's module makes: each call has a time, and each answer is looked at, copied and turned into tokens. */
 import { hasCode, messageOf, type Prompt, shownValue, type TaskModule, type TaskPrompt } from "@muster/base";
-import { errors } from "./errors.ts";
 import { answerIdsOf } from "./answer-ids.ts";
+import { errors } from "./errors.ts";
 import type { ChatTokenizer } from "./hugging-face/tokenizer.ts";
 import { lineOf } from "./import-module.ts";
 import { promptOfRow } from "./row-prompt.ts";

@@ -132,7 +132,10 @@ describe("prompts of files", () => {
         "its answer has 5 tokens with its end, more than sampling.max_new_tokens = 4; raise that",
       ],
     ])("are refused by their row without one that fits: %j", async (row, reason) => {
-      const task = await openFileTask({ ...files, train: rowsWith({ prompt: "is 2 odd ?", answer: "no" }, row) }, supervised);
+      const task = await openFileTask(
+        { ...files, train: rowsWith({ prompt: "is 2 odd ?", answer: "no" }, row) },
+        supervised,
+      );
       await expect(task.check()).rejects.toThrow(new RegExp(`^row 2 of .*: ${reason.replace(/[()]/g, "\\$&")}`));
       await task.close();
     });

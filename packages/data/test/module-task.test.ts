@@ -144,8 +144,11 @@ describe("a prompt that a module can not make is refused by its line, call, type
   });
 
   it.each([
-    ["() => ({ prompt: 'a' })", "returned answer = the text \"\": its answer is empty"],
-    ["() => ({ prompt: 'a', answer: 'abab' })", "its answer has 5 tokens with its end, more than sampling.max_new_tokens ="],
+    ["() => ({ prompt: 'a' })", 'returned answer = the text "": its answer is empty'],
+    [
+      "() => ({ prompt: 'a', answer: 'abab' })",
+      "its answer has 5 tokens with its end, more than sampling.max_new_tokens =",
+    ],
     ["() => ({ prompt: 'a', answer: 'x' })", 'character "x" is not in the vocabulary'],
   ])("its answer is to be trained on, and can not be: %s", async (maker, says) => {
     const path = moduleWith(`trainPrompt: ${maker},`);

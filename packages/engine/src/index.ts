@@ -10,9 +10,9 @@ export { type LearningRate, learningRateAt } from "./algorithms/schedules.ts";
 export type { CollectOptions, GroupPrompt, HandBack } from "./collect/collect-options.ts";
 export { failureKindOf } from "./collect/failure-kind.ts";
 export type { GenerateFunction } from "./collect/generate-function.ts";
+export { givenAnswers } from "./collect/given-answer.ts";
 export { placeholderOf } from "./collect/placeholder.ts";
 export { claimTrajectoryFault } from "./collect/trajectory-scope.ts";
-export { givenAnswers } from "./collect/given-answer.ts";
 export { collectGroups } from "./collect-group.ts";
 export type {
   AccumulateOptions,

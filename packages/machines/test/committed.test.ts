@@ -93,7 +93,15 @@ describe("a commit", () => {
     const own = vote(stats({ lossSum: 4, logprobGap: { tokens: 10, sum: 1, max: 1 } }));
     const body = committedOf(stepping({ p0: own, p1: own }, { plan: planWith({ isSupervised: true }) }));
     expect(body).toMatchObject({ loss: 0.4, entropy: 0.8, gradNorm: 0.25, lr: 0.001, lengthMax: 4, tokens: 20 });
-    for (const absent of ["reward", "rewardSpread", "rewardLeast", "rewardMost", "evenGroups", "approxKl", "logprobGap"])
+    for (const absent of [
+      "reward",
+      "rewardSpread",
+      "rewardLeast",
+      "rewardMost",
+      "evenGroups",
+      "approxKl",
+      "logprobGap",
+    ])
       expect(body).not.toHaveProperty(absent);
   });
 

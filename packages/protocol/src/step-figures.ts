@@ -30,7 +30,7 @@ const rows = {
     "reward",
     "Share of groups whose members have no advantage over each other, 0 to 1: they teach nothing.",
   ],
-  loss: ["policy", "Clipped surrogate, negated, per response token."],
+  loss: ["policy", "Objective of the algorithm, negated, per response token: of GRPO the clipped surrogate."],
   approxKl: [
     "policy",
     "KL of the policy that sampled and the one that trains, nats per response token: the estimator r - 1 - log r.",

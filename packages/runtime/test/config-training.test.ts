@@ -76,7 +76,10 @@ describe("an algorithm", () => {
       `[training]\nreference = "${folder}"`,
       /training\.reference = ".*" has no effect with training\.kl_coefficient = 0; raise/,
     ],
-    ["[batch]\ngroup_size = 1", /batch\.group_size = 1 does not go with training\.algorithm = "grpo": .*; set batch\.group_size to at/],
+    [
+      "[batch]\ngroup_size = 1",
+      /batch\.group_size = 1 does not go with training\.algorithm = "grpo": .*; set batch\.group_size to at/,
+    ],
     ["[training]\nkl_coefficient = -1", /training\.kl_coefficient = -1/],
     ["[training]\nstale_cap = 0.5", /training\.stale_cap = 0\.5/],
     ['[training]\nkl_estimator = "k4"', /training\.kl_estimator = "k4"/],
@@ -90,15 +93,33 @@ describe("an algorithm", () => {
     const sft = '[training]\nalgorithm = "sft"\n';
     expect(load(sft)).toMatchObject({ batch: { groupSize: 1, minibatches: 1 }, training: { algorithm: "sft" } });
     for (const [lines, text] of [
-      ["kl_coefficient = 0.1", /training\.kl_coefficient = 0\.1 does not go with training\.algorithm = "sft": .*; set training\.kl_coefficient = 0/],
+      [
+        "kl_coefficient = 0.1",
+        /training\.kl_coefficient = 0\.1 does not go with training\.algorithm = "sft": .*; set training\.kl_coefficient = 0/,
+      ],
       ["overlong_tokens = 2", /training\.overlong_tokens = 2 does not go with .*; set training\.overlong_tokens = 0/],
       ["train_groups = 2", /training\.train_groups = 2 does not go with .*; set training\.train_groups = 0/],
-      ['stale_correction = "mask"', /training\.stale_correction = "mask" does not go with .*; set training\.stale_correction = "off"/],
-      ["[batch]\ngroup_size = 8", /batch\.group_size = 8 does not go with .*: a prompt has one answer; set batch\.group_size = 1/],
-      ["[sampling]\ntemperature = 0.5", /sampling\.temperature = 0\.5 does not go with .*; set sampling\.temperature = 1/],
+      [
+        'stale_correction = "mask"',
+        /training\.stale_correction = "mask" does not go with .*; set training\.stale_correction = "off"/,
+      ],
+      [
+        "[batch]\ngroup_size = 8",
+        /batch\.group_size = 8 does not go with .*: a prompt has one answer; set batch\.group_size = 1/,
+      ],
+      [
+        "[sampling]\ntemperature = 0.5",
+        /sampling\.temperature = 0\.5 does not go with .*; set sampling\.temperature = 1/,
+      ],
       ["[rollout]\nfan_out = 2", /rollout\.fan_out = 2 does not go with .*; set rollout\.fan_out = 1/],
-      [`[rollout]\ngenerate = "${import.meta.filename}"`, /rollout\.generate = ".*" does not go with .*; leave rollout\.generate out/],
-      ['[rollout.agent]\ncommand = "true"', /rollout\.agent\.command = "true" does not go with .*; leave rollout\.agent\.command out/],
+      [
+        `[rollout]\ngenerate = "${import.meta.filename}"`,
+        /rollout\.generate = ".*" does not go with .*; leave rollout\.generate out/,
+      ],
+      [
+        '[rollout.agent]\ncommand = "true"',
+        /rollout\.agent\.command = "true" does not go with .*; leave rollout\.agent\.command out/,
+      ],
     ] as const)
       expect(faults(sft + lines)).toMatch(text);
   });

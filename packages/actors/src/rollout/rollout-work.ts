@@ -312,7 +312,9 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
         { kind: "groups.batch", body: toGroupsBatch(groups) },
         {
           onStored: (place) => {
-            const receipts: GroupReceipt[] = groups.map((group) => receiptOf(group, { place, version, training: config.training }));
+            const receipts: GroupReceipt[] = groups.map((group) =>
+              receiptOf(group, { place, version, training: config.training }),
+            );
             // A bundle took its share of the time of the chunk.
             const durationMs = ((tools.clock.now() - startedMs) * groups.length) / all.length;
             tools.post({ type: "groups.stored", chunkId, leaseId, receipts, causes: causesOf(groups), durationMs });

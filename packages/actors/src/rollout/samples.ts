@@ -43,7 +43,12 @@ export function sampleOf(
       const { tokens, promptLength, status, reward, components, metadata, error } = trajectory;
       const response = tokens.slice(promptLength);
       return {
-        ...{ sample, status, tokens: response.length, reward: status === "aborted" || isSupervised(config) ? null : reward },
+        ...{
+          sample,
+          status,
+          tokens: response.length,
+          reward: status === "aborted" || isSupervised(config) ? null : reward,
+        },
         ...(components ? { components: [...components] } : {}),
         ...(metadata === undefined ? {} : { metadata }),
         text: clipText(task.decode(response), textChars),

@@ -25,7 +25,10 @@ function rowOf(sample: SampleRecord): Markup {
   );
   const notes = [...parts, `${figure(tokens)} tokens`, ...(status === "completed" ? [] : [status])].join(", ");
   const expected = answer ? html`<p class="sub">answer: ${cleanLine(answer, 200)}</p>` : null;
-  const outcome = reward === null ? html`<b class="bad">no reward</b>` : html`<b>${figure(reward, 3)}</b>`;
+  const outcome =
+    reward === null
+      ? html`<b class="${status === "aborted" ? "bad" : ""}">no reward</b>`
+      : html`<b>${figure(reward, 3)}</b>`;
   const more = sample.metadata
     ? html`<p class="sub mono">${cleanLine(JSON.stringify(sample.metadata), 400)}</p>`
     : null;

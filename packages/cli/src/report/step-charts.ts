@@ -32,7 +32,7 @@ interface Section {
 const sections: readonly Section[] = [
   {
     title: "Loss",
-    unit: "clipped surrogate, negated, per token",
+    unit: "objective, negated, per token",
     lines: [{ color: "c1", name: "loss", of: (step) => step.loss }],
   },
   {
@@ -40,6 +40,7 @@ const sections: readonly Section[] = [
     unit: "nats per token",
     lines: [{ color: "c4", name: "KL", of: (step) => step.approx_kl }],
     include: [0, 0],
+    isOptional: true,
   },
   {
     title: "Log-prob gap",
@@ -86,12 +87,14 @@ const sections: readonly Section[] = [
     unit: "standard deviation in a step",
     lines: [{ color: "c1", name: "spread", of: (step) => step.reward_spread }],
     include: [0, 0],
+    isOptional: true,
   },
   {
     title: "Groups without advantage",
     unit: "share of groups that teach nothing",
     lines: [{ color: "c4", name: "without advantage", of: (step) => step.even_groups }],
     include: [0, 1],
+    isOptional: true,
   },
   {
     title: "Response length",

@@ -98,7 +98,14 @@ export function createNarrator(progress: Progress, steps: number): Narrator {
       if (kind === "step.committed") {
         isTakenUp = false;
         const { step, reward, loss, tokens, version: weightVersion } = body;
-        progress.update({ step, ...(reward === undefined ? { loss } : { reward }), tokens, weightVersion, alive, trouble });
+        progress.update({
+          step,
+          ...(reward === undefined ? { loss } : { reward }),
+          tokens,
+          weightVersion,
+          alive,
+          trouble,
+        });
       } else progress.update({ alive, trouble });
     },
     end() {

@@ -102,6 +102,19 @@ describe("htmlReport", () => {
     expect(titles({ logprob_gap: undefined, logprob_gap_max: undefined, kl_reference: undefined })).toEqual([0, 0]);
   });
 
+  it("tells a job without rewards by its loss", () => {
+    const { summary, steps, ...record } = runRecord();
+    const none = { reward: null, reward_spread: null, reward_least: null, reward_most: null, even_groups: null };
+    const page = htmlReport({
+      ...record,
+      summary: { ...summary, reward_first: null, reward_last: null, loss_last: 0.125 },
+      steps: steps.map((step) => ({ ...step, ...none, approx_kl: null })),
+    });
+    expect(page).toMatch(/<dt>Loss<\/dt><dd class="">0\.125/);
+    for (const absent of ["Reward", "NaN", "Approximate KL", "Groups without advantage"])
+      expect(page.split(absent)).toHaveLength(1);
+  });
+
   it("draws one lane for each replica in natural order, one bar for each life, and marks deaths", () => {
     const page = htmlReport(runRecord());
     expect([...page.matchAll(/class="name"[^>]*>([a-z0-9-]+)</g)].map((match) => match[1])).toEqual([

@@ -203,6 +203,14 @@ describe("progress on a terminal", () => {
 });
 
 describe("progress elsewhere", () => {
+  it("tells a job without rewards by the mean loss of its last steps", () => {
+    const bench = rig(false);
+    bench.progress.update({ steps: 2 });
+    for (const step of [1, 2]) bench.progress.update({ step, loss: 3 - step, tokens: 1 });
+    bench.progress.end();
+    expect(bench.writes.at(-1)).toContain("step 2/2  loss 1.500");
+  });
+
   it("prints a line for each tenth and no terminal sequences", () => {
     const bench = rig(false);
     commit(bench, { from: 1, to: 250, stepMs: 100 });

@@ -125,6 +125,8 @@ export function runRecord(changes: Partial<RunRecord> = {}): RunRecord {
       since_step: null,
       reward_first: 0.431,
       reward_last: 0.938,
+      loss_first: 0.012,
+      loss_last: -0.004,
       eval_first: 0.541,
       eval_last: 0.9512,
       best_checkpoint: { step: 200, path: ".muster/checkpoints/dates/00000200-v200", accuracy: 0.9531 },

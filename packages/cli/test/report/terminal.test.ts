@@ -6,7 +6,7 @@ import { runRecord, steps } from "./record.ts";
 
 describe("terminalCurve", () => {
   it("draws a reward curve with axes and numbers", () => {
-    const points = steps().map((step) => ({ x: step.step, y: step.reward }));
+    const points = steps().map((step) => ({ x: step.step, y: step.reward ?? 0 }));
     expect(terminalCurve(points, { width: 64, height: 8, label: "reward" })).toMatchInlineSnapshot(`
       "reward  0.462 → 0.937
       1.0 ┤                                               ⢠⡀   ⡀⣀⡠⡀⣀ ⣀
@@ -106,6 +106,13 @@ describe("summaryText", () => {
     // biome-ignore lint/suspicious/noControlCharactersInRegex: there must be none
     expect(text).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/);
     expect(text.split("\n")).toHaveLength(11);
+  });
+
+  it("tells a job without rewards by its loss", () => {
+    const { summary } = runRecord();
+    const text = summaryText({ ...summary, reward_first: null, reward_last: null, loss_first: 2.5, loss_last: 0.125 });
+    expect(text).toContain("loss        2.500 → 0.125");
+    expect(text).not.toContain("reward");
   });
 
   it("lists a few incidents and counts the rest", () => {

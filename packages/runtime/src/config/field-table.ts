@@ -161,7 +161,11 @@ export const engineFields: readonly Field[] = [
   }),
   section("loss", {
     clip_low: ["number", broughtBy("clipLow"), "How far below 1 the probability ratio counts; rloo and sft have none."],
-    clip_high: ["number", broughtBy("clipHigh"), "How far above 1 the probability ratio counts; rloo and sft have none."],
+    clip_high: [
+      "number",
+      broughtBy("clipHigh"),
+      "How far above 1 the probability ratio counts; rloo and sft have none.",
+    ],
   }),
   section("optimizer", {
     lr: ["number", 1e-3, "Learning rate."],

@@ -73,7 +73,8 @@ export const trainingRelations: readonly Relation[] = [
       isSupervised(config)
         ? "{0} does not go with {1}: a prompt has one answer"
         : "{0} does not go with {1}: an answer is compared with the others of its group",
-    fix: (config) => (isSupervised(config) ? "set batch.group_size = 1, or leave it out" : "set batch.group_size to at least 2"),
+    fix: (config) =>
+      isSupervised(config) ? "set batch.group_size = 1, or leave it out" : "set batch.group_size to at least 2",
   },
   {
     keys: ["training.overlong_tokens", "sampling.max_new_tokens"],
