@@ -168,7 +168,11 @@ describe("the job configuration", () => {
       /must be "seed", "seed:NUMBER", "folder:PATH"/,
     ],
     ["a weight source without path", value("weights", 'source = "folder:"'), /must be "seed"/],
-    ["a group of one", value("batch", "group_size = 1"), /batch\.group_size = 1: expected number to be >=2/],
+    [
+      "a group of one",
+      value("batch", "group_size = 1"),
+      /batch\.group_size = 1 does not go with training\.algorithm = "grpo": .*; set batch\.group_size to at least 2/,
+    ],
     [
       "a mode that does not exist",
       minimal.replace("[task]", 'mode = "fast"\n[task]'),
@@ -382,7 +386,7 @@ describe("the job configuration", () => {
       expect.stringMatching(/^flag: limits\.outbax = "1" is not a known key; did you mean limits\.outbox\?/),
       expect.stringMatching(/^env:MUSTER_BATCH_MINIBATCHES: batch\.minibatches = "two": must be a whole number/),
       expect.stringMatching(/timing\.suspect_after = "soon": "soon" is not a duration/),
-      expect.stringMatching(/^flag: batch\.group_size = "0": expected number to be >=2/),
+      expect.stringMatching(/^flag: batch\.group_size = "0": expected number to be >=1/),
       expect.stringMatching(/timing\.dead_after = "500ms" must be at least three times timing\.heartbeat_interval/),
       expect.stringMatching(
         /three times health\.probe_timeout = "1s" must be shorter than timing\.dead_after = "500ms"/,
