@@ -118,12 +118,12 @@ TEST("a flood of one kind pushes out no other, is counted, and is told once for 
   int told = 0;
   activity().hear(&told, [&] { told++; });
   activity().note(Event::HostLost, "10.0.0.7", "silent");
-  const Since putOut(Event::PutOut);
-  for (int i = 0; i < 1'000; i++) activity().note(Event::PutOut, "10.0.0.8", std::string(10'000, 'x'));
+  const Since evicted(Event::Evicted);
+  for (int i = 0; i < 1'000; i++) activity().note(Event::Evicted, "10.0.0.8", std::string(10'000, 'x'));
   activity().deafen(&told);
-  activity().note(Event::PutOut, "10.0.0.8", "nobody hears");
+  activity().note(Event::Evicted, "10.0.0.8", "nobody hears");
   const Activity::Taken taken = activity().take();
-  CHECK(told == 1'001 && putOut.count() == 1'001);
+  CHECK(told == 1'001 && evicted.count() == 1'001);
   CHECK(taken.events.size() == kEventsMax + 1 && taken.forgotten == 1'001 - kEventsMax);
   CHECK(taken.events.front().event == Event::HostLost && taken.events.back().text == "nobody hears");
   CHECK(std::ranges::all_of(taken.events, [](const Happened& each) { return each.text.size() <= kEventTextMax; }));

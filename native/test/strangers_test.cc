@@ -87,7 +87,7 @@ UniqueFd callFrom(const char* host, const Address& to) {
 }
 
 // True when a silent caller was told to go, or closed on.
-bool wasPutOut(const UniqueFd& caller) {
+bool wasEvicted(const UniqueFd& caller) {
   uint8_t next;
   return ::recv(caller.get(), &next, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
@@ -166,12 +166,12 @@ TEST("callers that say nothing keep nobody out who knows the key, however many t
   CHECK(slow.send({FrameType::Request, request}, patienceOf(never)).ok());
   CHECK(slow.receive(FrameType::Grant, patienceOf(never)).ok());
   // Of the silent ones the oldest go; where they came faster than they were accepted, that takes a moment.
-  const auto gone = [&] { return std::ranges::count_if(silent, wasPutOut); };
+  const auto gone = [&] { return std::ranges::count_if(silent, wasEvicted); };
   const auto tooMany = static_cast<std::ptrdiff_t>(silent.size() - kHalfOpenMax);
   const Deadline until = Deadline::in(Milliseconds(4'000));
   while (gone() < tooMany && !until.passed()) std::this_thread::yield();
   CHECK(gone() >= tooMany);
-  CHECK(wasPutOut(silent.front()) || wasPutOut(silent[1]));
+  CHECK(wasEvicted(silent.front()) || wasEvicted(silent[1]));
 }
 
 TEST("readers of a store are counted by those who proved the key, and the one too many is told to go elsewhere") {

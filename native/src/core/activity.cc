@@ -8,7 +8,7 @@
 namespace muster {
 
 std::string_view nameOf(Event event) {
-  constexpr std::string_view kNames[kEventKinds] = {"retry", "fail-over", "stall", "refused", "put-out", "host-lost", "delta-lost"};
+  constexpr std::string_view kNames[kEventKinds] = {"retry", "fail-over", "stall", "refused", "evicted", "host-lost", "delta-lost"};
   return kNames[static_cast<size_t>(event)];
 }
 

@@ -21,7 +21,7 @@ enum class Event : uint8_t {
   FailOver,   // a holder failed, and the next is asked
   Stall,      // an end said or took nothing for too long
   Refused,    // a caller that does not belong here
-  PutOut,     // a caller that had proved nothing gave way to another
+  Evicted,     // a caller that had proved nothing gave way to another
   HostLost,   // a host of a mesh is not heard any more
   DeltaLost,  // a delta did not fit; the bytes came whole
 };

@@ -48,8 +48,8 @@ void GuestList::makeRoom(Address::Kind kind, const std::string& from) {
   const auto oldest = std::ranges::find_if(guests_, [&](const Guest& guest) { return halfOpen(guest) && guest.from_ == whose; });
   if (oldest == guests_.end()) return;  // it proved the key, or went, just now
   Guest::Stage expected = Guest::Stage::HalfOpen;
-  if (!oldest->stage_.compare_exchange_strong(expected, Guest::Stage::PutOut)) return;
-  activity().note(Event::PutOut, oldest->from_.empty() ? "local" : oldest->from_, "it had proved nothing yet, and others wait");
+  if (!oldest->stage_.compare_exchange_strong(expected, Guest::Stage::Evicted)) return;
+  activity().note(Event::Evicted, oldest->from_.empty() ? "local" : oldest->from_, "it had proved nothing yet, and others wait");
   oldest->leaving_.request();
   oldest->thread_.join();
   guests_.erase(oldest);

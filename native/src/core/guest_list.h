@@ -21,12 +21,12 @@ class Guest {
   Address::Kind kind() const { return kind_; }
   // Raised when the guest has to go.
   const Abort& leaving() const { return leaving_; }
-  // From now on it is not half open any more. False when it was put out before.
+  // From now on it is not half open any more. False when it was evicted before.
   bool proved();
 
  private:
   friend class GuestList;
-  enum class Stage : uint8_t { HalfOpen, Proved, PutOut };
+  enum class Stage : uint8_t { HalfOpen, Proved, Evicted };
 
   const Address::Kind kind_;
   const std::string from_;  // numeric host; empty on a Unix socket
@@ -47,7 +47,7 @@ class GuestList {
   GuestList(const GuestList&) = delete;
   GuestList& operator=(const GuestList&) = delete;
 
-  // Serves the caller, after one half-open guest was put out when there are too many. Without a thread for it the connection closes.
+  // Serves the caller, after one half-open guest was evicted when there are too many. Without a thread for it the connection closes.
   void take(UniqueFd socket, Address::Kind kind);
   // Forgets those that are done.
   void reap();

@@ -104,7 +104,7 @@ void VersionServer::serve(Guest& guest, Connection connection) {
 Status VersionServer::answer(Guest& guest, Connection& connection, const Patience& patience) {
   const Result<Hello> hello = welcome(connection, identity_.key, patience);
   if (!hello.ok()) return hello.status();
-  if (!guest.proved()) return {Code::Unreachable, "put out", {}};
+  if (!guest.proved()) return {Code::Unreachable, "evicted", {}};
   if (hello.value().purpose == Purpose::Mesh && hello.value().job == identity_.job)
     return listener_.offer(ByteReader(hello.value().body).number<uint64_t>(), hello.value(), connection);
   // Read all that the caller has to say before a refusal: closing on unread bytes would reset the connection, and the

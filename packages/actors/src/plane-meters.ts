@@ -18,7 +18,7 @@ export function showPlane(metrics: Metrics, activity: () => DataPlaneActivity): 
   });
   metrics.counter({
     name: "muster_plane_events_total",
-    help: "What happened in the data plane: retry, fail-over, stall, refused, put-out, host-lost, delta-lost.",
+    help: "What happened in the data plane: retry, fail-over, stall, refused, evicted, host-lost, delta-lost.",
     labels: ["event"],
     read: () => Object.entries(activity().events).map(([event, value]): Reading => ({ value, labels: { event } })),
   });
@@ -39,7 +39,7 @@ const says = {
   "fail-over": "a holder failed, the next is asked",
   stall: "another end of the data plane is silent",
   refused: "a caller was refused",
-  "put-out": "a caller that had proved nothing gave way to another",
+  evicted: "a caller that had proved nothing gave way to another",
   "host-lost": "a host of the mesh is lost",
   "delta-lost": "a delta did not fit, the bytes come whole",
 } as const satisfies Record<DataPlaneEventKind, string>;

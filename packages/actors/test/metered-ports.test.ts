@@ -95,7 +95,7 @@ describe("what the data plane has in use", () => {
 
 describe("what happens in the data plane", () => {
   const peers = [{ peer: "10.0.0.7", sent: 12, received: 34 }];
-  const events = { retry: 0, "fail-over": 2, stall: 0, refused: 0, "put-out": 0, "host-lost": 1, "delta-lost": 0 };
+  const events = { retry: 0, "fail-over": 2, stall: 0, refused: 0, evicted: 0, "host-lost": 1, "delta-lost": 0 };
 
   it("is on the page, as it is when the page is read", async () => {
     let opened = 3;

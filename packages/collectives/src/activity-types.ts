@@ -3,9 +3,9 @@
 /**
  * What can happen in the data plane: holders that broke off are asked once more (`retry`), a holder failed and the next is asked (`fail-over`), an end
  * said or took nothing for too long (`stall`), a caller does not belong here (`refused`), a caller that had proved nothing gave way to another
- * (`put-out`), a host of a mesh is not heard any more (`host-lost`), a delta did not fit and the bytes came whole (`delta-lost`).
+ * (`evicted`), a host of a mesh is not heard any more (`host-lost`), a delta did not fit and the bytes came whole (`delta-lost`).
  */
-export type DataPlaneEventKind = "retry" | "fail-over" | "stall" | "refused" | "put-out" | "host-lost" | "delta-lost";
+export type DataPlaneEventKind = "retry" | "fail-over" | "stall" | "refused" | "evicted" | "host-lost" | "delta-lost";
 
 /** One thing that happened. */
 export interface DataPlaneEvent {

@@ -51,7 +51,7 @@ const noEvents = {
   "fail-over": 0,
   stall: 0,
   refused: 0,
-  "put-out": 0,
+  evicted: 0,
   "host-lost": 0,
   "delta-lost": 0,
 };
