@@ -13,6 +13,7 @@ import { checkLinks } from "./checks/links.ts";
 import { checkManifest } from "./checks/manifests.ts";
 import { checkPurity } from "./checks/purity.ts";
 import { parse } from "./checks/repository.ts";
+import { checkVocabulary } from "./checks/vocabulary.ts";
 import { checkWiring } from "./checks/wiring.ts";
 import { checkWords } from "./checks/words.ts";
 
@@ -140,6 +141,37 @@ describe("the words", () => {
     expect(checkWords("a.md", "docs/home/start.md, https://example.org/home/start, ~/work/x, /tmp/muster-job")).toEqual(
       [],
     );
+  });
+});
+
+describe("the vocabulary", () => {
+  const vocabularyOf = (text: string, file = "packages/a/src/b.ts") => listOf(checkVocabulary(file, text));
+
+  it.each([
+    ["const meteredDoors = {};", '"doors": write port'],
+    ["/** Opens the door. */", '"door": write port'],
+    ["// The hands of a node start processes.", '"the hands": write handlers'],
+    ["// the controller's mind decides", '"s mind": write controller logic'],
+    ["await run.ears.close();", '"run ears": write subscription'],
+    ["class Reign {}", '"reign": write term'],
+    ["function pictureOf() {}", '"picture": write status'],
+    ["// a member that is put out comes back", '"put out": write evict'],
+    ["// it puts its member out", '"puts its member out": write evict'],
+    ["evict(putOut);", '"put out": write evict'],
+    ["interface Taken {", '"interface Taken": write a noun'],
+    ["export type BeatSeen = 1;", '"type BeatSeen": write a noun'],
+  ])("reports %s", (text, message) => {
+    expect(vocabularyOf(`\n${text}`)).toEqual([expect.stringContaining(`packages/a/src/b.ts:2 ${message}`)]);
+  });
+
+  it("reports a file by its name", () => {
+    expect(vocabularyOf("", "packages/a/src/front-doors.ts")).toEqual([expect.stringMatching(/^packages.*:0 "doors"/)]);
+  });
+
+  it("leaves plain English and whole nouns alone", () => {
+    const text =
+      "A node hands it over; nobody minds. Who puts it on a disk goes out. type TakenSet = 1; held-out prompts";
+    expect(vocabularyOf(text)).toEqual([]);
   });
 });
 
