@@ -1,9 +1,12 @@
 // Tokens per second of the compiled core, one thread: 2 layers, width 64, 4 heads, vocabulary 64, context 32.
+// With --json it ends with one line as `npm run bench` writes it: {bench, rows: [{name, value, unit, aim, met}]}.
 import { openCore } from "../dist/embedded/core.js";
 
 const model = { vocab: 64, hidden: 64, layers: 2, heads: 4, kvHeads: 4, ffn: 128, maxContext: 32, tied: true };
 const batch = 32;
 const slots = 256;
+const isJson = process.argv.includes("--json");
+const rows = [];
 const core = openCore(model, { tokens: batch * model.maxContext, slots });
 const { call, parameters } = core;
 const [weights, gradient, first, second] = [0, 1, 2, 3].map(() => call.reserve(parameters));
@@ -28,7 +31,8 @@ function measure(name, tokensPerRun, run) {
     runs++;
   }
   const rate = (runs * tokensPerRun * 1000) / (performance.now() - started);
-  console.log(`${name.padEnd(8)} ${Math.round(rate).toLocaleString("en-US").padStart(9)} tokens/s`);
+  rows.push({ name, value: Math.round(rate), unit: "tokens/s", aim: null, met: null });
+  if (!isJson) console.log(`${name.padEnd(8)} ${Math.round(rate).toLocaleString("en-US").padStart(9)} tokens/s`);
 }
 
 measure("forward", size, () => call.forward(weights, batch, model.maxContext));
@@ -44,3 +48,5 @@ measure("sample", slots * model.maxContext, () => {
     core.integers(call.rowTokens.value, slots).set(core.integers(call.rowChoices.value, slots));
   }
 });
+
+if (isJson) console.log(JSON.stringify({ bench: "core", rows }));
