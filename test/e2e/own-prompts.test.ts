@@ -1,3 +1,7 @@
+/**
+ * Jobs on prompts of files: reinforcement learning, and supervised fine-tuning on the same rows, with deaths and without. The file takes longer than 20 s on
+ * a busy machine: five jobs on real processes run, each start is a broker and six processes.
+ */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { spawnMuster, startJobRun } from "@muster/testkit";

@@ -32,6 +32,7 @@ const kinds: readonly (readonly [string, readonly string[], readonly string[]])[
     ["--lora-rank", "8"],
     ["algorithm=gspo", "kl_coefficient=0.02", "stale_correction=truncate"].map((key) => `training.${key}`),
   ],
+  ["given answers", [], ["training.algorithm=sft", "batch.group_size=1"]],
   ...(hasTransformers
     ? [
         [
@@ -57,8 +58,9 @@ test.for(chosen)(
     ].flatMap((setting) => ["--set", setting]);
     const start = (job: string) => runs.start(job, "--steps", "4", "--policy", "2", "--rollout", "1", ...settings);
 
+    const size = training.includes("batch.group_size=1") ? 1 : 8;
     const quiet = await (await start(`quiet-${name}`)).ended();
-    expect(quiet).toMatchObject({ steps: 4, ledger: { trained: 4 * 16 * 8, aborted: 0, quarantined: 0 } });
+    expect(quiet).toMatchObject({ steps: 4, ledger: { trained: 4 * 16 * size, aborted: 0, quarantined: 0 } });
     const run = await start(`killed-${name}`);
     await run.waitForEvent("step.committed", () => true, 90_000); // two processes import PyTorch first
     // Of several processes the one that is not rank 0: all of them end with it.
