@@ -260,6 +260,9 @@ def norm_of(values):
 
 def has_fsdp():
     """Whether this torch has what trainers of several processes need: 2.6 or newer."""
+    # An older one is not asked: of some versions of Python and torch the import alone raises what no import should.
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
+        return False
     try:
         from torch.distributed.fsdp import fully_shard  # noqa: F401
     except ImportError:
