@@ -113,6 +113,17 @@ describe("a worker does not begin that", () => {
     expect(left(`BAD_WORKER=${mode}`)).toEqual([]);
   });
 
+  it("knows nothing of others, where the job asks for several processes", () => {
+    const processes = { policy: 2, rollout: 1, checkpoint: 1 };
+    const problems = workerAdapter.check(configOf("good").engine.policy.options, { ...jobOf("good"), processes });
+    expect(problems).toEqual([
+      {
+        keys: ["processes.policy", "engine.worker.command"],
+        text: expect.stringMatching(/^processes\.policy = 2: the worker does not say .*; set processes\.policy = 1$/),
+      },
+    ]);
+  });
+
   it("announces more rows than it sends", async () => {
     await expect(sampler("page-missing", { start_seconds: 0.5 })).rejects.toThrow(/did not say hello within 500 ms/);
     expect(left("BAD_WORKER=page-missing")).toEqual([]);
