@@ -40,7 +40,7 @@ import {
   type EngineRegistry,
   type EngineRole,
   type GenerateFunction,
-  loadGenerate,
+  openModuleGenerate,
   openReferenceOf,
   openRewardOf,
   type PolicyEngine,
@@ -79,7 +79,7 @@ export interface Ports {
   /** The prompts of a job and its tokenizer. */
   task(config: JobConfig): Promise<Task>;
   /** The reward of a job: built in, a module, a program, a service or a worker. */
-  reward(config: JobConfig): Promise<Reward>;
+  reward(config: JobConfig, logger: Logger): Promise<Reward>;
   /** The generate function of a job: of its module, or its agent; `null` for the engine's own way. */
   generate(config: JobConfig, logger: Logger): Promise<GenerateFunction | null>;
   /** Digests of sections, as the data plane computes them, and off the JavaScript thread. Their bytes are left alone until then. */
@@ -115,7 +115,7 @@ interface HostOptions {
   readonly rank?: ReplicaRank | undefined;
   /** Starts agents; needed for jobs that have one. */
   readonly agents?: OpenAgents;
-  /** Environment that the workers of a reward and a reference inherit; default nothing. */
+  /** Environment that modules, and the workers of a reward and a reference, inherit; default nothing. */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
@@ -152,8 +152,12 @@ export const hostPorts = (
     build: engines.of(config.engine[role].adapter).build(),
   }),
   task: openTask,
-  reward: (config) => openRewardOf(config, env),
-  generate: ({ rollout }, logger) => (rollout.agent ? agents(rollout.agent, logger) : generateOf(rollout)),
+  reward: (config, logger) => openRewardOf({ config, env, logger }),
+  generate: async (config, logger) => {
+    const { agent, generate } = config.rollout;
+    if (agent) return await agents(agent, logger);
+    return generate === null ? null : await openModuleGenerate(generate, { config, env, logger });
+  },
   digests: digestsOf,
   table: (tensors) => writeTable(tensors, () => setImmediate()),
   readTable: (text, named) => readTable(text, named, () => setImmediate()),
@@ -192,11 +196,6 @@ function trainerCutsOf(engines: EngineRegistry): Ports["trainerCut"] {
 export type OpenAgents = (agent: AgentOptions, logger: Logger) => Promise<GenerateFunction>;
 
 const noAgents: OpenAgents = ({ command }) => Promise.reject(errors.NoAgents({ command }));
-
-/** The module's function; `null` where the job names none. */
-async function generateOf({ generate }: JobConfig["rollout"]): Promise<GenerateFunction | null> {
-  return generate === null ? null : await loadGenerate(generate);
-}
 
 function checkBuild(engines: EngineRegistry, adapter: string, registered: string): void {
   const build = engines.of(adapter).build();

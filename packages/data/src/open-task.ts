@@ -1,10 +1,16 @@
 /** The task of a job, wherever its prompts come from. */
+import { readFile } from "node:fs/promises";
+import type { TaskTokenizer } from "@muster/base";
 import { isSupervised, type JobConfig } from "@muster/protocol";
 import { taskOf } from "./built-in/registry.ts";
 import { errors } from "./errors.ts";
 import { openFileTask } from "./file-task.ts";
+import { openTokenizer } from "./hugging-face/tokenizer.ts";
+import { importModule } from "./import-module.ts";
 import { openModuleTask } from "./module-task.ts";
+import { tokenizerOfModule } from "./module-tokenizer.ts";
 import { type ModelNeeds, needsOfTask, type Task } from "./task.ts";
+import { checkTaskModule } from "./task-module.ts";
 
 /**
  * Opens the task of a job as a sampler needs it.
@@ -32,6 +38,23 @@ async function openPrompts(config: JobConfig): Promise<Task> {
   if (opened.digest === prompts.digest) return opened;
   await opened.close();
   throw errors.PromptsDiffer({ path: prompts.train, found: opened.digest, wanted: prompts.digest });
+}
+
+/**
+ * Opens what of a job's task makes tokens of text and text of tokens, without its prompts: they may be many.
+ *
+ * @throws MUSTER_ERR_TASK_UNKNOWN, MUSTER_ERR_MODULE_UNLOADABLE, MUSTER_ERR_TASK_MODULE_INVALID, MUSTER_ERR_TOKENIZER_INVALID
+ */
+export async function openTexts({
+  task,
+  taskModule,
+  prompts,
+}: Pick<JobConfig, "task" | "taskModule" | "prompts">): Promise<TaskTokenizer> {
+  if (prompts) return await openTokenizer(prompts.tokenizer);
+  if (!taskModule) return taskOf(task.name);
+  const source = await readFile(task.name, "utf8");
+  const module = checkTaskModule(await importModule(task.name), { path: task.name, source });
+  return await tokenizerOfModule(module, task.name);
 }
 
 /** Holds the module that was found against the one that the job was made with. Pure. @throws MUSTER_ERR_TASK_MODULE_DIFFERS */

@@ -17,7 +17,7 @@ import { begunGroupOf, tokensOf } from "./collect/begun-group.ts";
 import { checkResponse, type Response } from "./collect/check-response.ts";
 import type { CollectOptions, GroupPrompt } from "./collect/collect-options.ts";
 import { failureKindOf } from "./collect/failure-kind.ts";
-import { type GenerateFunction, responsesOf } from "./collect/generate-function.ts";
+import { type GenerateFunction, moduleStream, nameOfGenerate, responsesOf } from "./collect/generate-function.ts";
 import { inBatches } from "./collect/in-batches.ts";
 import { judgedOf } from "./collect/judgement.ts";
 import { KeptTurns, nothingDrawn } from "./collect/kept-turns.ts";
@@ -263,7 +263,7 @@ class Call {
   async #settle(sample: Sample, respond: () => Promise<readonly Response[]>): Promise<readonly Trajectory[]> {
     const info = this.#options.engine.info();
     const { prompt } = sample.entry;
-    const from = this.#options.generate ? nameOf(this.#options.generate) : "the engine";
+    const from = this.#options.generate ? nameOfGenerate(this.#options.generate.file) : "the engine";
     const checked = await this.#attempt(sample, async () => {
       const { ids } = askable(prompt);
       return (await respond()).map((response) =>
@@ -315,7 +315,9 @@ class Call {
     const what = `sample ${at} of group ${groupId}`;
     const seed = this.#seedOf(entry);
     const prompt = askable(entry.prompt);
-    return await this.#scopes.run({ what, timeoutMs: generateTimeoutMs }, async (signal) => {
+    const timeoutMs = generate.isBounded ? null : generateTimeoutMs;
+    const randomKey = [seed, at];
+    return await this.#scopes.run({ what, timeoutMs }, async (signal) => {
       const requestId = `${this.#requestId(entry)}.${at}`;
       const turns = this.#turns.get(entry) ?? new KeptTurns();
       const { handle, oldest } = this.#shared.handleOf({ requestId, seed, sample: at, sampling, turns, signal });
@@ -327,10 +329,11 @@ class Call {
         sampling,
         task,
         engine: handle,
-        random: randomOf(seed, at, moduleStream),
+        random: randomOf(...randomKey, moduleStream),
+        randomKey,
         signal,
       });
-      return responsesOf(answer, { from: nameOf(generate), fanOut: this.#fanOut }, oldest() ?? version);
+      return responsesOf(answer, { from: nameOfGenerate(generate.file), fanOut: this.#fanOut }, oldest() ?? version);
     });
   }
 
@@ -372,13 +375,6 @@ class Call {
     return mixSeed(this.#options.seed, this.#options.step, index);
   }
 }
-
-/** A generate function as errors name it: by the user's own file. */
-const nameOf = ({ file }: GenerateFunction): string =>
-  file ? `the generate function of ${file}` : "the generate function";
-
-/** Keeps the random numbers of modules apart from those of the engine. */
-const moduleStream = 0x6d6f64;
 
 /** @throws why there is nothing to ask. */
 function askable(prompt: GroupPrompt["prompt"]): Prompt {

@@ -287,7 +287,7 @@ export interface Reward {
   readonly isBounded?: true;
   /** @returns A number between −`rewardMax` and `rewardMax` of `@muster/base`, which are a thousand million, alone or with what it is made of. */
   score(input: RewardInput, signal: AbortSignal): Promise<RewardAnswer>;
-  /** Calls `run` now and then while the program that computes it starts again, in a bounded time: who waits for it does not hang. */
+  /** Calls `run` now and then while the program that computes it starts again or does not give way, in a bounded time: who waits for it does not hang. */
   onStarting?(run: () => void): void;
   /** Ends what it has running, for good. */
   close?(): Promise<void>;

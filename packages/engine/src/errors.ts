@@ -94,6 +94,9 @@ export const errors = defineErrors("MUSTER_ERR", {
   AgentRefused: { message: "{reason}; its last refused request: {refusal}" },
   AgentEpisode: { message: "the agent's episode can not be trained: {reason}" },
   ModuleExport: { message: "{path} exports {found} where a function is wanted; export it as default or as {name}" },
+  GenerateTurns: { message: "a sample asks for more than {turnsMax} turns at the same time; await some of them first" },
+  ModuleProgram: { message: "there is no {file}; build the project first (pnpm build)" },
+  ModuleEnded: { message: "the process of {path} ended: {reason}; {words}" },
   TrajectoryAborted: { message: "the engine aborted the trajectory", retryable: true },
   HfFolderUnsupported: { message: "{path}: {field} is {value}; the embedded engine needs {rule}" },
 });

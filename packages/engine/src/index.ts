@@ -47,7 +47,9 @@ export {
   gradientWindowMax,
 } from "./gradient-memory.ts";
 export { inlineState } from "./inline-weights.ts";
-export { loadAdapter, loadGenerate, loadReward } from "./load-module.ts";
+export { loadAdapter } from "./load-module.ts";
+export { loadGenerate, loadReward } from "./modules/load-function.ts";
+export { openModuleGenerate } from "./modules/open-modules.ts";
 export { openReferenceOf } from "./open-reference.ts";
 export type {
   EngineAdapter,

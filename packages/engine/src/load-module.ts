@@ -1,29 +1,9 @@
-/** Rewards, generate functions and engines that a job brings along: modules of its own, loaded into the process that needs them. */
-import type { GenerateContext, RewardFunction } from "@muster/base";
-import { importModule, moduleUnloadable } from "@muster/data";
+/** Engines that a job brings along: modules of its own. */
+import { moduleUnloadable } from "@muster/data/import-module";
 import { z } from "@muster/protocol";
-import type { GenerateFunction } from "./collect/generate-function.ts";
-import { withShortErrors } from "./collect/short-error.ts";
-import type { Reward } from "./engine.ts";
 import { errors } from "./errors.ts";
+import { loadFunction } from "./modules/load-function.ts";
 import type { EngineAdapter } from "./registry/adapter.ts";
-
-/**
- * Loads a reward from a module: its export `reward`, the `reward` of its task, or its default export.
- *
- * @throws MUSTER_ERR_MODULE_UNLOADABLE, MUSTER_ERR_MODULE_EXPORT
- */
-export async function loadReward(path: string): Promise<Reward> {
-  const score = (await loadFunction(path, "reward")) as RewardFunction;
-  return { name: path, score: (input, signal) => withShortErrors(() => score(input, signal)) };
-}
-
-/** Loads a generate function from a module: its default export, or its export `generate`. @throws as {@link loadReward} */
-export async function loadGenerate(path: string): Promise<GenerateFunction> {
-  const generate = (await loadFunction(path, "generate")) as GenerateFunction;
-  // A function of its own: the module's may be frozen, and may be named twice.
-  return Object.assign((context: GenerateContext) => withShortErrors(() => generate(context)), { file: path });
-}
 
 /**
  * Loads an engine from a module: its default export, or its export `engine`, is a function of `{ z }` that makes the adapter; `z` makes the schema
@@ -67,17 +47,3 @@ const adapterSchema = z
   .refine(({ roles, openRollout }) => roles.includes("rollout") === (openRollout !== undefined), {
     message: "must have openRollout when, and only when, its roles have rollout",
   });
-
-async function loadFunction(path: string, name: string): Promise<unknown> {
-  const loaded = await importModule(path);
-  const found = loaded[name] ?? methodOf(loaded.task ?? loaded.default, name) ?? loaded.default;
-  if (typeof found !== "function") throw errors.ModuleExport({ path, name, found: typeof found });
-  return found;
-}
-
-/** Of a module that exports a task, which has what is wanted among other things. */
-function methodOf(exported: unknown, name: string): unknown {
-  if (typeof exported !== "object" || exported === null) return undefined;
-  const found = (exported as Readonly<Record<string, unknown>>)[name];
-  return typeof found === "function" ? found.bind(exported) : undefined;
-}

@@ -1,5 +1,6 @@
 /** Rollout engines with weights, and requests for them. */
 import type { Clock } from "@muster/base";
+import type { JobConfig } from "@muster/protocol";
 import { createEmbeddedPolicyEngine, createEmbeddedRolloutEngine, type ModelConfig } from "../src/embedded/index.ts";
 import type { GenerateRequest, RolloutEngine } from "../src/index.ts";
 import { inlineWeights } from "../src/internal.ts";
@@ -56,3 +57,15 @@ export function requestsOf(count: number, change: Partial<GenerateRequest> = {})
 
 /** A signal that nobody aborts. */
 export const quiet = (): AbortSignal => new AbortController().signal;
+
+/** What of a job's configuration modules need. */
+export function moduleConfig({
+  name = "addition",
+  rewardMs = 10_000,
+  generateMs = 10_000,
+  moduleBytes = 2 ** 28,
+} = {}) {
+  const timing = { rewardMs, generateMs } as JobConfig["timing"];
+  const limits = { moduleBytes } as JobConfig["limits"];
+  return { task: { name, reward: "" }, timing, limits };
+}

@@ -252,6 +252,8 @@ const compiledSchema = z.strictObject({
     outboxMax: atLeastOne,
     /** Records of the journal from one snapshot to the next. */
     snapshotRecords: atLeastOne,
+    /** Bytes of memory that the process of a module may have, with what it starts; 0 for no limit. Absent in jobs that were begun without it: 1 GiB. */
+    moduleBytes: countSchema.optional(),
   }),
   failure: failurePolicySchema,
   /** How long the data plane waits for the network. A job that was begun before there was this table has the defaults. */

@@ -122,14 +122,14 @@ class RolloutWork implements Work<Effect, RolloutEvent> {
       const { network } = admission.config;
       this.#ports.network(network);
       // Modules before the engine: they are the part that a job brings along, and the likelier one to be at fault.
-      const reward = await this.#ports.reward(admission.config);
-      const own = await this.#ports.generate(admission.config, this.#tools.environment.logger);
+      const { clock, logger } = this.#tools.environment;
+      const reward = await this.#ports.reward(admission.config, logger);
+      const own = await this.#ports.generate(admission.config, logger);
       const prompts = await this.#ports.task(admission.config);
       const generate = isSupervised(admission.config) ? givenAnswers(prompts) : own;
-      const { clock, logger } = this.#tools.environment;
       const engine = await this.#ports.rolloutEngine(admission.config, this.#shardsOf(admission));
       engine.onLost?.(this.#tools.fail);
-      reward.onStarting?.(() => this.#tools.beats.progress());
+      for (const one of [reward, generate]) one?.onStarting?.(() => this.#tools.beats.progress());
       const opened = { ...admission, engine, task: prompts, reward, generate };
       const { beats } = this.#tools;
       const isBusy = (): boolean => this.#chunks > 0;

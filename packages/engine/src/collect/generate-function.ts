@@ -1,18 +1,35 @@
 /** Generation by a module: what it is given, what it returns, and how its answer becomes responses. */
-import { type ChatMessage, type GenerateModule, type Places, shownValue } from "@muster/base";
+import { type ChatMessage, type GenerateContext, type GenerateModule, type Places, shownValue } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { Response } from "./check-response.ts";
 import { judgedOf } from "./judgement.ts";
 
+/** What a generate function is called with here. */
+export interface SampleContext extends GenerateContext {
+  /** Key of `random`, but for {@link moduleStream}. */
+  readonly randomKey: readonly number[];
+}
+
+/** Keeps the random numbers of modules apart from those of the engine. */
+export const moduleStream = 0x6d6f64;
+
 /** Generates one sample, and knows where it comes from. */
-export type GenerateFunction = GenerateModule & {
+export type GenerateFunction = ((context: SampleContext) => ReturnType<GenerateModule>) & {
   /** The file that it comes from, for errors. */
   readonly file?: string;
-  /** How many samples may be generated at the same time; absent: as many as there are. A wait for a place takes nothing of a sample's time. */
-  readonly places?: Places;
+  /** It ends by itself, in the time of one sample, and runs no code of others in this process. */
+  readonly isBounded?: true;
+  /** Who waits there runs once it may, or again; absent: nobody waits. A wait takes nothing of a sample's time. */
+  readonly places?: Pick<Places, "use">;
+  /** As that of a reward. */
+  onStarting?(run: () => void): void;
   /** Gives back what it holds. */
   close?(): Promise<void>;
 };
+
+/** A generate function as errors name it: by the user's own file. */
+export const nameOfGenerate = (file: string | undefined): string =>
+  file ? `the generate function of ${file}` : "the generate function";
 
 /** Whose answer it is, and how many responses it should have. */
 export interface Declared {

@@ -10,7 +10,8 @@ import { errors } from "../errors.ts";
 export interface ScopeOptions {
   /** For messages, e.g. `reward of sample 3 of group 2.7`. */
   readonly what: string;
-  readonly timeoutMs: number;
+  /** `null` for no deadline. */
+  readonly timeoutMs: number | null;
 }
 
 /** The trajectories of one call: one abort for all, one deadline for each. */
@@ -40,9 +41,9 @@ export class TrajectoryScopes {
     return new Promise<T>((resolve, reject) => {
       if (this.#signal.aborted) return reject(this.#signal.reason);
       const scope = new Scope(options.what, this.#logger, reject);
-      const cancel = this.#clock.after(options.timeoutMs, () =>
-        scope.end(errors.TrajectoryTimeout({ what: options.what, timeoutMs: options.timeoutMs })),
-      );
+      const { what, timeoutMs } = options;
+      const late = (): void => scope.end(errors.TrajectoryTimeout({ what, timeoutMs: timeoutMs ?? 0 }));
+      const cancel = timeoutMs === null ? () => {} : this.#clock.after(timeoutMs, late);
       scope.whenOver = () => {
         cancel();
         this.#open.delete(scope);

@@ -48,13 +48,24 @@ export function inheritedOf(env: Readonly<Record<string, string | undefined>>): 
 }
 
 const guard = "/usr/bin/setpriv";
+const limiter = "/usr/bin/prlimit";
 
 /** The command with what ends it when this process ends, where the host has that (util-linux on Linux). */
 export function guarded(words: readonly string[]): readonly string[] {
+  // A worker that reads its socket ends by itself, and a node ends the group of its replica.
+  return isThere(guard) ? [guard, "--pdeathsig", "KILL", "--", ...words] : words;
+}
+
+/** The command with a limit of what each of its processes may write to in memory, which the kernel keeps, where the host has that (util-linux). */
+export function limited(words: readonly string[], bytes: number): readonly string[] {
+  return isThere(limiter) ? [limiter, `--data=${bytes}`, "--", ...words] : words;
+}
+
+function isThere(program: string): boolean {
   try {
-    accessSync(guard, constants.X_OK);
-    return [guard, "--pdeathsig", "KILL", "--", ...words];
+    accessSync(program, constants.X_OK);
+    return true;
   } catch {
-    return words; // a worker that reads its socket ends by itself, and a node ends the group of its replica
+    return false;
   }
 }

@@ -6,9 +6,9 @@ const frameMax = 4 * 2 ** 20;
 const headerBytes = 4;
 
 /** A message as a frame. Pure. @throws Error for one that is too long */
-export function frameOf(message: object): Buffer {
+export function frameOf(message: object, max: number = frameMax): Buffer {
   const body = Buffer.from(JSON.stringify(message), "utf8");
-  if (body.length > frameMax) throw new Error(`a message of ${body.length} bytes, and at most ${frameMax} are taken`);
+  if (body.length > max) throw new Error(`a message of ${body.length} bytes, and at most ${max} are taken`);
   const frame = Buffer.allocUnsafe(headerBytes + body.length);
   frame.writeUInt32LE(body.length, 0);
   body.copy(frame, headerBytes);
@@ -17,8 +17,13 @@ export function frameOf(message: object): Buffer {
 
 /** Takes a stream of bytes apart. It holds one frame at most. */
 export class FrameReader {
+  readonly #max: number;
   #parts: Buffer[] = [];
   #held = 0;
+
+  constructor(max: number = frameMax) {
+    this.#max = max;
+  }
 
   /**
    * Takes what came. @returns The whole messages in it.
@@ -43,8 +48,8 @@ export class FrameReader {
     if (this.#held < headerBytes) return null;
     if (this.#parts[0]!.length < headerBytes) this.#parts = [Buffer.concat(this.#parts)];
     const length = this.#parts[0]!.readUInt32LE(0);
-    if (length >= 2 && length <= frameMax) return length;
-    throw new Error(`a frame of ${length} bytes, and it must have 2 to ${frameMax}; is something else written there?`);
+    if (length >= 2 && length <= this.#max) return length;
+    throw new Error(`a frame of ${length} bytes, and it must have 2 to ${this.#max}; is something else written there?`);
   }
 }
 

@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import type { Duplex, Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
+import { BoundedEcho } from "../programs/bounded-echo.ts";
 import { guarded, type WorkerCommand } from "../programs/command.ts";
 import { endMarked, memoryOf, workerMark } from "../programs/proc.ts";
 
@@ -34,7 +35,10 @@ export class WorkerProcess {
   readonly #child: ChildProcess;
   readonly #mark = randomUUID();
   readonly #watch: NodeJS.Timeout | null = null;
+  readonly #echo = new BoundedEcho((text) => void process.stderr.write(text));
   #words = "";
+  /** The line with which its runtime gave up; a long stack may follow it. */
+  #fatal = "";
   #cause: string | null = null;
 
   /** @throws MUSTER_ERR_WORKER_LOST when there is no such program. */
@@ -86,7 +90,7 @@ export class WorkerProcess {
   /** What it said last, as the end of a sentence. */
   lastWords(): string {
     const lines = this.#words.trim().split("\n");
-    const said = lines.slice(-3).join(" / ").slice(-500);
+    const said = this.#fatal || lines.slice(-3).join(" / ").slice(-500);
     return said === "" ? "it said nothing" : `it said last: ${said}`;
   }
 
@@ -108,12 +112,14 @@ export class WorkerProcess {
   #hear(stream: Readable): void {
     stream.setEncoding("utf8").on("data", (text: string) => {
       this.#words = (this.#words + text).slice(-wordsMax);
-      process.stderr.write(text);
+      this.#fatal ||= /^FATAL ERROR: .{0,300}/m.exec(text)?.[0] ?? "";
+      this.#echo.take(text);
     });
   }
 
   #endedBy(reason: string): string {
     if (this.#watch) clearInterval(this.#watch);
+    this.#echo.end();
     endMarked(this.#mark);
     return this.#cause ?? `it ended with ${reason}`;
   }

@@ -306,6 +306,12 @@ export const planeFields: readonly Field[] = [
     mailbox: ["integer", 10_000, "Inputs that may wait in the controller's mailbox.", "limits.mailboxMax"],
     outbox: ["integer", 10_000, "Messages of the controller that may wait for the broker.", "limits.outboxMax"],
     snapshot_records: ["integer", 10_000, "Records of the journal from one snapshot of the controller to the next."],
+    module_memory: [
+      "size",
+      "1GiB",
+      "Memory of its own that the process of a module (task.reward, rollout.generate) may have, with what it starts; 0B for no limit.",
+      "limits.moduleBytes",
+    ],
   }),
   section("data", {
     socket_directory: ["path", (read) => `/tmp/muster-${read("job.name")}`, "Folder of the data plane's Unix sockets."],

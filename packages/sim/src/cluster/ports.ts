@@ -4,7 +4,7 @@ import { RankTrainer } from "@muster/actors/internal";
 import { mixSeed, silentLogger } from "@muster/base";
 import { loadCheckpoint, loadCheckpointParts, openCheckpointStore, verifyCheckpoint } from "@muster/checkpoint";
 import { openTask } from "@muster/data";
-import { loadGenerate, type PolicyEngine, type RankCut, type RankTraining } from "@muster/engine";
+import { type PolicyEngine, type RankCut, type RankTraining } from "@muster/engine";
 import { copyOf } from "@muster/engine/internal";
 import type { JobConfig } from "@muster/protocol";
 import { readTable, writeTable } from "@muster/tensors";
@@ -86,7 +86,7 @@ export function portsOf(process: SimProcess, behind: Behind): Ports {
     trainerCut: trainerCutOf,
     model: ({ model }) => ({ tensors: shapeOf(model).tensors, modelConfig: { model_type: "sim" }, build: simBuild }),
     reward: async () => simReward(process, failpoints, work),
-    generate: async ({ rollout: { generate } }) => (generate === null ? null : await loadGenerate(generate)),
+    generate: async () => null,
     table: (tensors) => writeTable(tensors, async () => {}),
     readTable: (text, named) => readTable(text, named, async () => {}),
     digests: async (sections) => sections.map((one) => behind.digest(one instanceof Uint8Array ? one : copyOf(one))),
