@@ -3,13 +3,14 @@
  * of its bytes; beside four copies by one thread with nothing in the way. And what a call costs by itself.
  */
 import { fileURLToPath } from "node:url";
-import { medianOf } from "@muster/base";
+import { medianOf, silentLogger } from "@muster/base";
 import { measureCopies } from "@muster/collectives";
-import { EngineRegistry, inlineState } from "@muster/engine";
+import { EngineRegistry, inlineState, openRewardOf } from "@muster/engine";
 import { workerAdapterOf } from "@muster/engine/worker";
 import { spreadOf } from "./lib/stats.mjs";
 
-export const about = "a state into a worker and back against as many copies, and the cost of a call";
+export const about =
+  "a state into a worker and back against as many copies, and the cost of a call to it and to a module";
 
 const workerAdapter = workerAdapterOf(process.env);
 const bytes = 256 * 2 ** 20;
@@ -23,6 +24,7 @@ const pathOf = (/** @type {string} */ path) => fileURLToPath(new URL(path, impor
 export async function* run() {
   yield await copies();
   yield await overhead();
+  yield await judged();
 }
 
 /** @param {number} stateBytes */
@@ -106,5 +108,37 @@ async function overhead() {
     };
   } finally {
     await engine.close();
+  }
+}
+
+/** Responses of 64 tokens, 256 at the same time, whose reward is a module in a process of its own. */
+async function judged() {
+  const task = { name: "addition", reward: pathOf("lib/one-reward.mjs") };
+  const config = /** @type {any} */ ({ task, timing: { rewardMs: 5_000 }, limits: {} });
+  const reward = await openRewardOf({ config, env: process.env, logger: silentLogger });
+  try {
+    const prompt = { ids: new Int32Array(16), text: "12+34=", answer: "46" };
+    const input = { prompt, responseIds: new Int32Array(64), responseText: "46$", finish: "stop" };
+    const { signal } = new AbortController();
+    const times = [];
+    for (let round = 0; round < 40; round++) {
+      const startedMs = performance.now();
+      await Promise.all(Array.from({ length: 256 }, () => reward.score(input, signal)));
+      times.push((performance.now() - startedMs) / 256);
+    }
+    const counted = times.slice(times.length / 4);
+    const value = medianOf(counted);
+    return {
+      name: "a response judged by a module",
+      unit: "ms",
+      against: "aim",
+      ours: value,
+      reference: overheadAimMs,
+      aim: overheadAimMs,
+      ratio: value / overheadAimMs,
+      spread: spreadOf(counted),
+    };
+  } finally {
+    await reward.close?.();
   }
 }

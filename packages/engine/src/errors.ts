@@ -96,7 +96,11 @@ export const errors = defineErrors("MUSTER_ERR", {
   ModuleExport: { message: "{path} exports {found} where a function is wanted; export it as default or as {name}" },
   GenerateTurns: { message: "a sample asks for more than {turnsMax} turns at the same time; await some of them first" },
   ModuleProgram: { message: "there is no {file}; build the project first (pnpm build)" },
-  ModuleEnded: { message: "the process of {path} ended: {reason}; {words}" },
+  ModuleEnded: { message: "the process of {path} is gone: {reason}; {words}" },
+  ModuleMemory: { message: "the process of {path} has no memory left ({reason}; {words}); see limits.module_memory" },
+  ModuleBlocked: {
+    message: "the code of {path} computed for {blockedMs} ms without giving way, as an endless loop does; {words}",
+  },
   TrajectoryAborted: { message: "the engine aborted the trajectory", retryable: true },
   HfFolderUnsupported: { message: "{path}: {field} is {value}; the embedded engine needs {rule}" },
 });

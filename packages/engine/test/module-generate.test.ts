@@ -4,7 +4,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { silentLogger } from "@muster/base";
 import { taskOf } from "@muster/data";
-import { type BegunGroup, fromGroupsBegun, type TrajectoryGroup, toGroupsBegun, wholePart } from "@muster/protocol";
+import {
+  type BegunGroup,
+  fromGroupsBegun,
+  type Trajectory,
+  type TrajectoryGroup,
+  toGroupsBegun,
+  wholePart,
+} from "@muster/protocol";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { createEmbeddedRolloutEngine, defaultModelOf } from "../src/embedded/index.ts";
 import {
@@ -89,7 +96,7 @@ function collect(change: Partial<CollectOptions> = {}, begun: readonly BegunGrou
 /** What the same code gives beside the engine. */
 const expected = async () => await collect({ generate: await loadGenerate(moduleOf(converses())) });
 
-const bySample = (groups: readonly TrajectoryGroup[]) =>
+const bySample = (groups: readonly TrajectoryGroup[]): readonly (readonly [string, Trajectory])[] =>
   groups.flatMap(({ groupId, trajectories }) => trajectories.map((one, at) => [`${groupId}/${at}`, one] as const));
 
 /** Tells all samples but one from those of a quiet run, and gives back the error of that one. */
@@ -127,7 +134,7 @@ describe("a generate function in a process of its own", () => {
     const generate = await inProcess(converses(`if (key === "3.1/2" && turn === 1) process.exit(9);`));
     const error = await errorAmongGood(await collect({ generate, engine: own }), "3.1/2");
     expect(error).toMatchObject({ kind: "user_error", name: "MUSTER_ERR_MODULE_ENDED" });
-    expect(error?.message).toMatch(/generate-\d+\.mjs ended: it ended with exit code 9/);
+    expect(error?.message).toMatch(/generate-\d+\.mjs is gone: it ended with exit code 9/);
     const whole = asked.filter((id) => id.endsWith(".0"));
     expect(new Set(whole).size).toBe(12);
   });

@@ -3,7 +3,13 @@ import ts from "typescript";
 import type { Finding } from "./finding.ts";
 import { lineOf, nodesOf } from "./repository.ts";
 
-const wiringPlaces = [/^packages\/cli\//, /^packages\/runtime\/src\/(lifecycle|config)\//, /^packages\/testkit\//];
+/** Programs of their own begin there, too. */
+const wiringPlaces = [
+  /^packages\/engine\/src\/modules\/program\.ts$/,
+  /^packages\/cli\//,
+  /^packages\/runtime\/src\/(lifecycle|config)\//,
+  /^packages\/testkit\//,
+];
 
 const replacements: ReadonlyMap<string, string> = new Map([
   ["process.env", "take the value from the configuration"],

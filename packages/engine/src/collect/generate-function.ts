@@ -61,11 +61,11 @@ function responseOf(part: unknown, { from }: Declared, version: number): Respons
   const { responseIds, logprobs, lossMask, finish = "stop", ...rest } = part as Partial<Record<string, unknown>>;
   const { promptIds, versions, reward, messages } = rest;
   if (finish !== "stop" && finish !== "length") throw fieldFault(from, "finish", finish, '"stop" or "length"');
-  const ids = Int32Array.from(numbersOf("responseIds", responseIds, from));
+  const ids = new Int32Array(numbersOf("responseIds", responseIds, from));
   const mask = lossMask === undefined ? new Uint8Array(ids.length).fill(1) : numbersOf("lossMask", lossMask, from);
   return {
     responseIds: ids,
-    logprobs: Float32Array.from(numbersOf("logprobs", logprobs, from)),
+    logprobs: new Float32Array(numbersOf("logprobs", logprobs, from)),
     lossMask: Uint8Array.from(mask, (bit) => (bit === 0 ? 0 : 1)),
     finish,
     // A sample of several turns may span an update: the oldest version is the safe one for staleness.
@@ -98,6 +98,9 @@ function numbersOf(field: ListField, value: unknown, from: string): readonly num
   const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
   const rule = field === "logprobs" ? "a list of numbers" : "a list of whole numbers";
   if (!isList) throw fieldFault(from, field, value, rule);
+  // Of these every element is what it must be.
+  if (value instanceof Int32Array || value instanceof Uint8Array || (field === "logprobs" && ArrayBuffer.isView(value)))
+    return value as unknown as readonly number[];
   const list = Array.from(value as ArrayLike<unknown>);
   const odd = list.findIndex((item) => typeof item !== "number" || (field !== "logprobs" && !Number.isInteger(item)));
   if (odd >= 0) throw fieldFault(from, `${field}[${odd}]`, list[odd], rule);

@@ -43,6 +43,8 @@ export class ModuleLife {
   readonly ended: Promise<MusterError>;
   /** Whose code it goes on with, as it said last; 0 before it said anything. */
   at = 0;
+  /** It said that the module can not be loaded. */
+  hasRefused = false;
   /** Calls that it was given so far. */
   given = 0;
   readonly calls = new Map<number, LiveCall>();
@@ -134,6 +136,7 @@ export class ModuleLife {
         this.#settleReady?.resolve();
         return;
       case "refused":
+        this.hasRefused = true;
         this.#settleReady?.reject(errorOf(data.error));
         return;
       case "pong":
@@ -161,7 +164,7 @@ export class ModuleLife {
       const { blockedMs } = this.#options;
       if (this.#silentMs() <= blockedMs) return;
       this.#wasBlocked = true;
-      this.kill(`its code computed for ${Math.round(blockedMs)} ms without giving way, as an endless loop does`);
+      this.kill("its code does not give way");
     });
   }
 
@@ -172,8 +175,14 @@ export class ModuleLife {
   #end(reason: string): MusterError {
     clearInterval(this.#watching);
     const { path, blockedMs } = this.#options;
-    const late = this.#wasBlocked ? errors.TrajectoryTimeout({ what: "its code", timeoutMs: blockedMs }) : undefined;
-    const error = errors.ModuleEnded({ path, reason, words: this.#process.lastWords() }, late);
+    const given = { path, blockedMs, reason, words: this.#process.lastWords() };
+    const late = errors.TrajectoryTimeout({ what: "its code", timeoutMs: blockedMs });
+    // Each is a root cause of its own.
+    const error = this.#wasBlocked
+      ? errors.ModuleBlocked(given, late)
+      : this.#process.isOutOfMemory
+        ? errors.ModuleMemory(given)
+        : errors.ModuleEnded(given);
     this.#settleReady?.reject(error);
     return error;
   }

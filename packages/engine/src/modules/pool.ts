@@ -2,7 +2,7 @@
  * Calls to a module in a process of its own. A process that ends is started again, and what was in it is tried again, so that only a call which ends
  * a process that it had for itself has no answer.
  */
-import { hasCode, type Logger, type MusterError } from "@muster/base";
+import type { Logger, MusterError } from "@muster/base";
 import { errors } from "../errors.ts";
 import { type LifeOptions, type LiveCall, ModuleLife } from "./life.ts";
 import { Part, partsOf } from "./suspects.ts";
@@ -72,7 +72,7 @@ export class ModulePool {
     }, heldUpEveryMs).unref();
   }
 
-  /** Starts a process and loads the module. @throws why it can not be loaded; MUSTER_ERR_MODULE_ENDED */
+  /** Starts a process and loads the module. @throws why it can not be loaded; MUSTER_ERR_MODULE_ENDED, MUSTER_ERR_MODULE_MEMORY */
   static async open(options: PoolOptions): Promise<ModulePool> {
     const pool = new ModulePool(options);
     try {
@@ -97,7 +97,8 @@ export class ModulePool {
   /**
    * Runs what calls once with {@link call}, and again when its process ended and it is not known to be to blame.
    *
-   * @throws what `run` throws; MUSTER_ERR_MODULE_ENDED for a call that ended a process which it had for itself; the reason of `signal`
+   * @throws what `run` throws; MUSTER_ERR_MODULE_ENDED, MUSTER_ERR_MODULE_MEMORY and MUSTER_ERR_MODULE_BLOCKED for a call that ended a process which it
+   *   had for itself; the reason of `signal`
    */
   async use<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {
     for (let part = this.#everybody; ; ) {
@@ -219,7 +220,7 @@ export class ModulePool {
       } catch (error) {
         await life.close();
         // One that says why it can not be loaded says so again.
-        if (starts === startsMax || this.#isClosed || !hasCode(error, "MUSTER_ERR_MODULE_ENDED")) {
+        if (starts === startsMax || this.#isClosed || life.hasRefused) {
           this.#failed = { error, atMs: performance.now() };
           throw error;
         }

@@ -40,6 +40,7 @@ export class WorkerProcess {
   /** The line with which its runtime gave up; a long stack may follow it. */
   #fatal = "";
   #cause: string | null = null;
+  #hasGrown = false;
 
   /** @throws MUSTER_ERR_WORKER_LOST when there is no such program. */
   constructor({ command, memoryMax }: ProcessOptions) {
@@ -87,6 +88,11 @@ export class WorkerProcess {
     endMarked(this.#mark);
   }
 
+  /** True for one that had more memory than it may, or than its heap has. */
+  get isOutOfMemory(): boolean {
+    return this.#hasGrown || /heap out of memory/.test(this.#fatal);
+  }
+
   /** What it said last, as the end of a sentence. */
   lastWords(): string {
     const lines = this.#words.trim().split("\n");
@@ -127,6 +133,7 @@ export class WorkerProcess {
   #checkMemory(memoryMax: number): void {
     const bytes = memoryOf(this.pid);
     if (bytes <= memoryMax) return;
+    this.#hasGrown = true;
     const megabytes = (count: number): number => Math.round(count / 2 ** 20);
     this.kill(`it grew to ${megabytes(bytes)} MiB, more than the limit of ${megabytes(memoryMax)} MiB`);
   }
