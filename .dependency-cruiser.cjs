@@ -123,6 +123,7 @@ module.exports = {
           "^packages/engine/src/(embedded|worker|served)/index\\.ts$",
           "^packages/router/src/router-config\\.ts$",
           "^packages/base/src/first-names\\.ts$",
+          "^packages/data/src/import-module\\.ts$",
           "^packages/(machines|actors)/src/controller/index\\.ts$",
           "^packages/actors/src/trajectories/index\\.ts$",
           "^packages/runtime/src/(process|config/index|observability/index)\\.ts$",

@@ -4,7 +4,7 @@ import { RankTrainer } from "@muster/actors/internal";
 import { mixSeed, silentLogger } from "@muster/base";
 import { loadCheckpoint, loadCheckpointParts, openCheckpointStore, verifyCheckpoint } from "@muster/checkpoint";
 import { openTask } from "@muster/data";
-import { type PolicyEngine, type RankCut, type RankTraining } from "@muster/engine";
+import type { PolicyEngine, RankCut, RankTraining } from "@muster/engine";
 import { copyOf } from "@muster/engine/internal";
 import type { JobConfig } from "@muster/protocol";
 import { readTable, writeTable } from "@muster/tensors";
