@@ -132,7 +132,7 @@ export function decodeManifest(bytes: Uint8Array): CheckpointManifest {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    refuse(`not JSON: ${messageOf(error).slice(0, 120)}`, error);
+    refuse(`not JSON: ${messageOf(error)}`, error);
   }
   const parsed = signedSchema.safeParse(value);
   if (!parsed.success) refuse(issueOf(parsed.error));

@@ -34,8 +34,8 @@ export function setNames(
 
 /** The lineage and step of such a folder; `null` for any other name. */
 export function parseSet(text: string): { readonly lineage: number; readonly step: number } | null {
-  const [, lineage, step] = setName.exec(text) ?? [];
-  return lineage === undefined || step === undefined ? null : { lineage: Number(lineage), step: Number(step) };
+  const found = setName.exec(text);
+  return found && { lineage: Number(found[1]), step: Number(found[2]) };
 }
 
 /** Checks a name from outside. @throws MUSTER_ERR_CHECKPOINT_NAME_INVALID */

@@ -148,6 +148,7 @@ function* joined(rows: Iterable<StridedRows>): Generator<Span, void> {
       span = { from, end: from + bytes, pieces: [{ from, bytes, to }] };
       continue;
     }
+    // no mutant: pieces that are not joined are copied one by one
     const last = span.pieces.at(-1);
     const goesOn = last && last.from + last.bytes === from && last.to + last.bytes === to;
     if (last && goesOn) last.bytes += bytes;

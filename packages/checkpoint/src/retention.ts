@@ -23,9 +23,11 @@ type Point = Pick<CheckpointInfo, "lineage" | "step">;
 /** Orders checkpoints newest first: by lineage, step, version, term, attempt (names of one step sort by attempt). */
 export function newestFirst(a: CheckpointInfo, b: CheckpointInfo): number {
   return (
-    b.lineage - a.lineage || b.step - a.step || b.version - a.version || b.term - a.term || (a.name < b.name ? 1 : -1)
+    b.lineage - a.lineage || b.step - a.step || b.version - a.version || b.term - a.term || byAttempt(b.name, a.name)
   );
 }
+
+const { compare: byAttempt } = new Intl.Collator("en", { numeric: true });
 
 /** What retention goes by. */
 export interface RetentionRule {
@@ -62,7 +64,9 @@ export function planRetention(verified: readonly CheckpointInfo[], rule: Retenti
     .filter((info, i) => {
       if (pinned.has(info.name) || info.name === saved || isSpared(info, spared)) return false;
       if (isSuperseded(info, rule) && (isFull || !isNewest(info, keep))) return true;
-      return i > oldest && !isNewest(info, isPinned ? keep : Math.max(keep, keepUnpinned));
+      // no mutant: the oldest of them has been left above
+      const isOlder = i > oldest;
+      return isOlder && !isNewest(info, isPinned ? keep : Math.max(keep, keepUnpinned));
     })
     .map((info) => info.name)
     .reverse();

@@ -51,6 +51,7 @@ async function foldersOf({ fs, root }: Place, { content, of }: Pick<SetOptions, 
   const there = await fs.list(root);
   const attempts = Array.from({ length: attemptsMax }, (_, i) => i + 1).filter((nth) => there.includes(sealing(nth)));
   // Above all that are there: nobody who had one before finds his name again.
+  // no mutant: any number above them will do
   const next = sealing((attempts.at(-1) ?? 0) + 1);
   return { open, begun: attempts.map(sealing).reverse(), next };
 }

@@ -24,7 +24,9 @@ import { sha256Of } from "./manifest.ts";
 export function planShard(content: CheckpointContent, index: number, of: number): readonly PlannedFile<string>[] {
   const { weights, optimizer } = sectionsOf(content);
   const own = dealt(content, of)[index - 1] ?? [];
-  const [from, bytes] = [own[0]?.offsetBytes ?? 0, own.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)];
+  // no mutant: nothing may begin anywhere
+  const from = own[0]?.offsetBytes ?? 0;
+  const bytes = own.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   const tensors = own.map((tensor) => ({ ...tensor, offsetBytes: tensor.offsetBytes - from }));
   const part = rangeOf(weights, from, from + bytes);
   const files = [{ name: shardFile("model", index, of), parts: [headerOf(content, tensors, part), part.bytes] }];

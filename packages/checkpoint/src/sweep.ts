@@ -33,5 +33,5 @@ async function diskNowMs({ fs, root }: Place): Promise<number> {
   const name = await claim(".tmp-clock", "-", async (own) => (await fs.create(join(root, own))).close());
   const stat = await fs.stat(join(root, name));
   await orGone(removeTree(fs, join(root, name)));
-  return stat?.modifiedMs ?? 0;
+  return stat?.modifiedMs ?? Number.NEGATIVE_INFINITY;
 }

@@ -118,6 +118,7 @@ async function writeWindow(
   const inTurn = serialQueue(windowPieces);
   await inLanes(window, async (piece) => {
     signal.throwIfAborted();
+    // no mutant: any places that are not shared will do
     const content = memory.copies.at(turn * windowPieces + (piece.index % windowPieces), piece.bytes);
     await copyPiece(plan.parts, piece, content);
     const hashed = digest.add(piece, content);
@@ -146,6 +147,7 @@ async function readBack({ plan, read, memory, signal }: OpenPlan, copies: readon
 class Stages {
   /** Ends of windows that may be under way, the oldest first. */
   readonly #ends: Promise<void>[] = [];
+  // no mutant: any of the places may be the first one
   #begun = 0;
   #flushed: Promise<void> = Promise.resolve();
   #checked: Promise<void> = Promise.resolve();

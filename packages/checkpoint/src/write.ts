@@ -105,6 +105,7 @@ async function readLatest({ fs, root }: Place): Promise<string | null> {
   if ((await fs.stat(path))?.kind !== "file") return null;
   const file = await fs.open(path);
   try {
+    // no mutant: longer than any name
     const bytes = new Uint8Array(128);
     return new TextDecoder().decode(bytes.subarray(0, await file.read(bytes, 0))).trimEnd();
   } finally {

@@ -1,7 +1,7 @@
 /** Names that are taken, and what a write that failed is called. */
 import { expect, it } from "vitest";
 import { claim } from "../src/write.ts";
-import { writeFault } from "../src/write-fault.ts";
+import { bytesOf, writeFault } from "../src/write-fault.ts";
 import { contentOf, never } from "./content.ts";
 import { systemError } from "./disk.ts";
 
@@ -36,5 +36,17 @@ it("a disk that is full has no bytes left where it does not even say how many", 
   const content = contentOf(7);
   const asked = { content, neededBytes: 9, signal: never };
   const fault = await writeFault({ fs, root: "/root" } as never, asked, "nothing is left", systemError("ENOSPC"));
-  expect(fault).toMatchObject({ code: "MUSTER_ERR_CHECKPOINT_DISK_FULL", params: { freeBytes: 0, neededBytes: 9 } });
+  const params = { name: "step-00000007-v7-t1", freeBytes: 0, neededBytes: 9 };
+  expect(fault).toMatchObject({ code: "MUSTER_ERR_CHECKPOINT_DISK_FULL", params });
+});
+
+it("what is to be written needs the room of all parts of all files", () => {
+  const parts = [new Uint8Array(3), { length: 40, copyTo: () => Promise.resolve() }];
+  expect(bytesOf([])).toBe(0);
+  expect(
+    bytesOf([
+      { name: "a", parts },
+      { name: "b", parts: [new Uint8Array(500)] },
+    ]),
+  ).toBe(543);
 });

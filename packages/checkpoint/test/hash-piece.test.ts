@@ -1,6 +1,7 @@
 /** The thread that hashes pieces: what it answers, and what becomes of those who wait when it ends. */
 import { createHash } from "node:crypto";
-import { expect, it } from "vitest";
+import { Worker } from "node:worker_threads";
+import { expect, it, vi } from "vitest";
 import { HashThread, hashPiece } from "../src/hash/hash-piece.ts";
 
 const MiB = 1024 * 1024;
@@ -36,4 +37,58 @@ it.each([
       message: expect.stringContaining(reason),
     });
   expect(thread.isOver).toBe(true);
+});
+
+it("pieces have one thread, which keeps the process alive only while somebody waits for it", async () => {
+  const calls: string[] = [];
+  const threads = new Set<Worker>();
+  const { ref, unref, postMessage } = Worker.prototype;
+  const spies = [
+    vi.spyOn(Worker.prototype, "ref").mockImplementation(function (this: Worker) {
+      calls.push("ref");
+      threads.add(this);
+      ref.call(this);
+    }),
+    vi.spyOn(Worker.prototype, "unref").mockImplementation(function (this: Worker) {
+      calls.push("unref");
+      unref.call(this);
+    }),
+    vi.spyOn(Worker.prototype, "postMessage").mockImplementation(function (this: Worker, message: unknown) {
+      calls.push("send");
+      postMessage.call(this, message);
+    }),
+  ];
+  try {
+    await hashPiece(sharedOf(MiB, 1));
+    calls.length = 0;
+    await Promise.all([1, 2].map((value) => hashPiece(sharedOf(MiB, value))));
+    expect(calls).toEqual(["ref", "send", "ref", "send", "unref"]);
+    expect(threads.size).toBe(1);
+    calls.length = 0;
+    const thread = new HashThread(new URL("data:text/javascript,"));
+    expect([calls, thread.isOver]).toEqual([["unref"], false]);
+  } finally {
+    for (const spy of spies) spy.mockRestore();
+  }
+});
+
+it("the thread answers each piece with its SHA-256", async () => {
+  let hear = (_piece: Uint8Array): void => {};
+  const answers: string[] = [];
+  const parentPort = {
+    on: (event: string, listener: typeof hear) => {
+      if (event === "message") hear = listener;
+    },
+    postMessage: (digest: Uint8Array) => answers.push(Buffer.from(digest).toString("hex")),
+  };
+  vi.resetModules();
+  vi.doMock("node:worker_threads", () => ({ parentPort }));
+  try {
+    await import("../src/hash/thread.ts");
+  } finally {
+    vi.doUnmock("node:worker_threads");
+  }
+  const pieces = [1, 2].map((value) => sharedOf(9, value));
+  for (const piece of pieces) hear(piece);
+  expect(answers).toEqual(pieces.map(sha256));
 });

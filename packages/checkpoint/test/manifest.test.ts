@@ -28,6 +28,11 @@ const cursor = { seed: 0, nextStep: 1, nextPrompt: 0, groupsPerStep: 1, groupSiz
 const [section] = manifest.sections;
 const file = { name: "config.json", bytes: 0, sha256: digit };
 
+/** With so many changes of the batch. */
+function withSizes(count: number, patch: object = {}): object {
+  return { cursor: { ...cursor, sizes: Array(count).fill({ fromStep: 1, groupsPerStep: 1, ...patch }) } };
+}
+
 /** Per field the values at its bounds, and those just beyond them. */
 const bounds: [field: string, inside: readonly object[], beyond: readonly object[]][] = [
   ["step", [{ step: 0 }, { step: 99_999_999 }], [{ step: -1 }, { step: 1.5 }, { step: 100_000_000 }]],
@@ -54,6 +59,11 @@ const bounds: [field: string, inside: readonly object[], beyond: readonly object
     "cursor.nextStep",
     [{ cursor: { ...cursor, nextStep: 99_999_999 } }],
     [{ cursor: { ...cursor, nextStep: 100_000_000 } }],
+  ],
+  [
+    "cursor.sizes",
+    [withSizes(1), withSizes(256)],
+    [withSizes(0), withSizes(257), withSizes(1, { fromStep: 0 }), withSizes(1, { groupsPerStep: 0 })],
   ],
   ["format", [], [{ format: 0 }, { format: 4 }]],
 ];
@@ -93,18 +103,26 @@ it("files that do not go with its sections are refused, in writing and in readin
 });
 
 it("a set of shards has from two to as many as there may be, each with its files", () => {
-  const shardsOf = (shards: number): CheckpointManifest => {
+  const shardsOf = (shards: number, kinds = ["model"], more: readonly string[] = []): CheckpointManifest => {
     const name = (n: number): string => String(n).padStart(5, "0");
-    const parts = Array.from({ length: shards }, (_, i) => `model-${name(i + 1)}-of-${name(shards)}.safetensors`);
-    const files = ["config.json", ...parts, "model.safetensors.index.json"].map((name) => ({
+    const [model = [], optimizer = []] = kinds.map((kind) =>
+      Array.from({ length: shards }, (_, i) => `${kind}-${name(i + 1)}-of-${name(shards)}.safetensors`),
+    );
+    const all = ["config.json", ...model, "model.safetensors.index.json", ...optimizer, ...more];
+    const sections = kinds.map((kind) => ({ ...section, name: kind === "model" ? "weights" : kind }));
+    const files = all.map((name) => ({
       name,
       bytes: 1,
       sha256Tree: digit,
     }));
-    return { ...manifest, format: 3, shards, files } as CheckpointManifest;
+    return { ...manifest, format: 3, shards, sections, files } as CheckpointManifest;
   };
   for (const shards of [2, shardsMax])
     expect(decodeManifest(encodeManifest(shardsOf(shards)))).toMatchObject({ shards });
+  const both = ["model", "optimizer"];
+  expect(decodeManifest(encodeManifest(shardsOf(shardsMax, both)))).toMatchObject({ shards: shardsMax });
+  // Refused before their names are said again.
+  expect(() => encodeManifest(shardsOf(shardsMax, both, ["config.json"]))).toThrow(/: files: /);
   for (const shards of [0, 1, shardsMax + 1]) expect(() => encodeManifest(shardsOf(shards))).toThrow(/shards|files/);
 });
 
@@ -114,9 +132,16 @@ it("more sections than there are kinds of are refused before their names are sai
   expect(() => encodeManifest({ ...manifest, sections: [section, section, section] })).toThrow(/: sections: /);
 });
 
+it("another rendering of the same values is not one", () => {
+  const rendered = JSON.parse(new TextDecoder().decode(encodeManifest(manifest)));
+  const dense = new TextEncoder().encode(JSON.stringify(rendered));
+  expect(() => decodeManifest(dense)).toThrow(/does not match its checksum/);
+});
+
 it("what is wrong with one is said in bounded words, however much is wrong", () => {
   const rendered = JSON.parse(new TextDecoder().decode(encodeManifest(manifest)));
   const more = new TextEncoder().encode(JSON.stringify({ ...rendered, ["x".repeat(9_000)]: 1 }));
   expect(() => decodeManifest(more)).toThrow(/x{20}/);
   expect(() => decodeManifest(more)).toThrow(/^.{1,600}$/s);
+  expect(() => decodeManifest(new TextEncoder().encode("x".repeat(9_000)))).toThrow(/^.{1,600}$/s);
 });

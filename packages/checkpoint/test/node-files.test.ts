@@ -1,10 +1,14 @@
 import { execFileSync } from "node:child_process";
+import { readdirSync, readlinkSync } from "node:fs";
 import {
+  type FileHandle,
   link,
   mkdir,
   mkdtemp,
+  open,
   readdir,
   readFile,
+  realpath,
   rename,
   rm,
   stat,
@@ -14,7 +18,7 @@ import {
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import {
   type CheckpointStore,
   newestVerifiedCheckpoint,
@@ -128,6 +132,62 @@ describe("on a real disk", () => {
       }
       "
     `);
+  });
+});
+
+/** Paths of what this process has open in the folder. */
+const openIn = (path: string): string[] =>
+  readdirSync("/proc/self/fd").flatMap((fd) => {
+    try {
+      const target = readlinkSync(`/proc/self/fd/${fd}`);
+      return target.startsWith(path) ? [target] : [];
+    } catch {
+      // The one of the listing itself is closed by now.
+      return [];
+    }
+  });
+
+/** What the handles of files are made of. */
+async function handles(): Promise<FileHandle> {
+  const handle = await open(folder);
+  await handle.close();
+  return Object.getPrototypeOf(handle);
+}
+
+describe.runIf(process.platform === "linux")("the files of this host", () => {
+  it("are in folders that are known durably: each above a new root is flushed, up to the first that was there", async () => {
+    const base = await realpath(folder);
+    const synced: string[] = [];
+    const sync = vi.spyOn(await handles(), "sync").mockImplementation(async function (this: FileHandle) {
+      synced.push(readlinkSync(`/proc/self/fd/${this.fd}`));
+    });
+    try {
+      await nodeFs.prepareRoot(join(folder, "a", "b", "c"));
+      expect(synced).toEqual([join(base, "a", "b"), join(base, "a"), base]);
+      await nodeFs.prepareRoot(join(folder, "a", "b", "c"));
+      expect(synced).toHaveLength(3);
+      expect(openIn(base)).toEqual([]);
+    } finally {
+      sync.mockRestore();
+    }
+  });
+
+  it("have a signature of numbers, the same for a path and for what is opened there", async () => {
+    const path = join(saved.path, "config.json");
+    const file = await nodeFs.open(path);
+    await file.close();
+    expect(file.stat.signature).toMatch(/^\d+(?::\d+){5}$/);
+    expect((await nodeFs.stat(path))?.signature).toBe(file.stat.signature);
+  });
+
+  it("do not stay open when it can not be told what they are", async () => {
+    const look = vi.spyOn(await handles(), "stat").mockRejectedValue(new Error("EIO"));
+    try {
+      await expect(nodeFs.open(join(saved.path, "config.json"))).rejects.toThrow("EIO");
+      expect(openIn(await realpath(folder))).toEqual([]);
+    } finally {
+      look.mockRestore();
+    }
   });
 });
 

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { beforeEach, expect, it } from "vitest";
 import { type CheckpointStore, openCheckpointStore } from "../src/index.ts";
 import { decodeManifest, encodeManifest } from "../src/manifest.ts";
+import { chainDigest, copyPiece, inLanes, PieceMemory, piecesOf } from "../src/pieces.ts";
 import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
 import { MemoryDisk, systemError } from "./disk.ts";
 
@@ -123,4 +124,41 @@ it("all files are closed when the closing of one fails, after writing as after r
   failing = "config.json";
   await expect(store.load("step-00000001-v1-t1")).rejects.toThrow(/EIO/);
   expect(opened).toEqual([]);
+});
+
+it("memory of a piece is taken again for the next one that it is large enough for", () => {
+  const memory = new PieceMemory();
+  const { buffer } = memory.at(0, 8);
+  expect([memory.at(0, 8).buffer === buffer, memory.at(0, 3).buffer === buffer]).toEqual([true, true]);
+  expect([memory.at(0, 3).length, memory.at(1, 8).buffer === buffer]).toEqual([3, false]);
+  expect(memory.at(0, 9).length).toBe(9);
+});
+
+it("a source is asked for its bytes of a piece, and not at all where it has none", async () => {
+  const asked: string[] = [];
+  const source = (name: string) => ({
+    length: 4,
+    copyTo: async (into: Uint8Array, from: number) => void asked.push(`${name} ${from} ${into.length}`),
+  });
+  const parts = ["a", "b", "c"].map(source);
+  await copyPiece(parts, { index: 0, from: 4, bytes: 4 }, new Uint8Array(4));
+  await copyPiece(parts, { index: 0, from: 3, bytes: 3 }, new Uint8Array(3));
+  expect(asked).toEqual(["b 0 4", "a 3 1", "b 0 2"]);
+});
+
+it("no piece is begun after one has failed, and what has begun is waited for", async () => {
+  const begun: number[] = [];
+  let isOver = false;
+  const work = async ({ index }: { index: number }): Promise<void> => {
+    begun.push(index);
+    if (index === 0) throw new Error("the first one");
+    for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate);
+    isOver = true;
+  };
+  await expect(inLanes(piecesOf(5 * piece), work, { lanes: 2 })).rejects.toThrow("the first one");
+  expect([begun, isOver]).toEqual([[0, 1], true]);
+});
+
+it("a file of format 1 is hashed piece after piece", () => {
+  expect(chainDigest().lanes).toBe(1);
 });

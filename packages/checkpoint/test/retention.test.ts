@@ -85,6 +85,13 @@ describe("retention", () => {
     expect(gone({ ...rule, superseded: renamed })).toEqual(["s1", "s2"]);
   });
 
+  it("takes the tenth copy of a version for newer than the second", () => {
+    const copies = ["", "-a2", "-a9", "-a10", "-a11"].map((attempt) => ({
+      ...{ lineage: 0, step: 1, version: 1, term: 1, name: `step-00000001-v1-t1${attempt}` },
+    })) as unknown as CheckpointInfo[];
+    expect(copies.toSorted(newestFirst)).toEqual(copies.toReversed());
+  });
+
   it("takes an older lineage, and an earlier step of the same one, for earlier", () => {
     const at = (lineage: number, step: number) => ({ lineage, step });
     expect([isBefore(at(0, 9), at(1, 1)), isBefore(at(1, 1), at(0, 9))]).toEqual([true, false]);

@@ -38,6 +38,8 @@ describe("how a version is dealt", () => {
   it("gives each shard whole tensors that follow each other, nearly as many bytes as the others", () => {
     expect(sizesOf(withTensors([10, 10, 10, 10, 10, 10]), 3)).toEqual([20, 20, 20]);
     expect(sizesOf(withTensors([1, 1, 1, 90, 1, 1]), 3)).toEqual([3, 90, 2]);
+    expect(sizesOf(withTensors([10, 20, 10]), 2), "by the middle of each").toEqual([10, 30]);
+    expect(sizesOf(withTensors([1]), 2)).toEqual([0, 1]);
     const random = randomOf(5);
     for (let round = 0; round < 50; round++) {
       const sizes = Array.from({ length: 1 + random.below(20) }, () => random.below(1000));

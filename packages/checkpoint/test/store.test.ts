@@ -25,10 +25,12 @@ const latestOf = (disk: MemoryDisk): string => new TextDecoder().decode(disk.fil
 
 describe("save and load", () => {
   it("gives back every byte and every number of the content", async () => {
-    const store = await open(await emptyDisk());
+    const disk = await emptyDisk();
+    const store = await open(disk);
     const content = contentOf(120, { lineage: 2, term: 3 });
     const saved = await store.save(content, never);
     expect(saved).toMatchObject({ name: "step-00000120-v120-t3", path: `${root}/step-00000120-v120-t3` });
+    expect(disk.calls).toContain(`makeDirectory ${root}/.tmp-step-00000120-v120-t3`);
     expect(await saved.cleared).toEqual([]);
     const loaded = await store.load(saved.name);
     expect(loadedOf(loaded)).toEqual(expectedOf(content));
@@ -120,8 +122,14 @@ describe("save and load", () => {
     const first = await store.save(contentOf(10), never);
     disk.nowMs += 5_000;
     await store.save(contentOf(20), never);
+    disk.calls = [];
     expect(await store.save(contentOf(10), never)).toEqual(first);
     expect(latestOf(disk)).toBe("step-00000020-v20-t1\n");
+    expect(
+      disk.calls.filter((call) => call.startsWith("create")),
+      "`latest` names it already",
+    ).toEqual([]);
+    expect(disk.opened).toEqual([]);
     expect((await store.list()).map((info) => info.step)).toEqual([20, 10]);
   });
 
@@ -387,6 +395,33 @@ describe("damage", () => {
     await expect((await open(disk)).load(name)).rejects.toEqual(failsWith("CORRUPT"));
   });
 
+  it("is a section with more bytes than its files, for which no memory is taken", async () => {
+    for (const [more, reason] of [
+      [0, /^(?!.*at most)/],
+      [1, /section weights has at most \d+ bytes, not \d+/],
+    ] as const) {
+      const disk = await emptyDisk();
+      const { name, path } = await (await open(disk)).save(contentOf(1), never);
+      const bytes = (disk.files().get(`${path}/model.safetensors`)?.length ?? 0) + more;
+      const grow = <S extends { readonly name: string }>(one: S) => (one.name === "weights" ? { ...one, bytes } : one);
+      await say(disk, path, (said) => ({ ...said, sections: said.sections.map(grow) }));
+      await expect((await open(disk)).load(name)).rejects.toEqual(failsWith("CORRUPT", reason));
+    }
+  });
+
+  it("is a section that the shards do not fill", async () => {
+    const disk = await emptyDisk();
+    const store = await open(disk);
+    await store.saveShards(contentOf(1), { indices: [1, 2], of: 2 }, never);
+    const { name, path } = await store.seal(contentOf(1), 2, never);
+    const grow = <S extends { readonly name: string; readonly bytes: number }>(one: S) => ({
+      ...one,
+      bytes: one.bytes + 1,
+    });
+    await say(disk, path, (said) => ({ ...said, sections: said.sections.map(grow) }));
+    await expect((await open(disk)).load(name)).rejects.toEqual(failsWith("CORRUPT", /section weights has 40 bytes/));
+  });
+
   it("is a manifest beyond its bound, which is not read, and one up to it is", async () => {
     const disk = await emptyDisk();
     const { name, path } = await (await open(disk)).save(contentOf(1), never);
@@ -461,6 +496,16 @@ describe("retention", () => {
     store.pin((await store.latest())?.name ?? "");
     await store.save(contentOf(5), never);
     expect(await stepsIn(store)).toEqual([5, 4]);
+  });
+
+  it("says what it could not remove; the checkpoint is durable all the same", async () => {
+    const disk = await emptyDisk();
+    const fs = { ...disk.fs, removeFile: (path: string) => Promise.reject(systemError(`EACCES ${path}`)) };
+    const store = await waiting(openCheckpointStore({ root, keep: 1, fs, now: () => new Date(0) }));
+    await store.save(contentOf(1), never);
+    const { cleared } = await store.save(contentOf(2), never);
+    expect(await cleared).toEqual([expect.stringMatching(/^older checkpoints could not be removed: EACCES .*trash/)]);
+    expect(await stepsIn(store)).toEqual([2]);
   });
 
   it("spares one version more, by itself, as long as it is named", async () => {

@@ -160,3 +160,83 @@ it("a window is flushed while the next one is written, and read back after its f
   reads.forEach((at, nth) => void expect(flushes(large.slice(0, at))).toBeGreaterThan(Math.floor(nth / 4)));
   expect([reads.length, flushes(large)]).toEqual([lastPiece + 1, 4]);
 });
+
+it("each file is flushed once for every four pieces that it has begun, and once where it has none", async () => {
+  const plansOf = (sizes: readonly number[]) =>
+    sizes.map((size) => ({ name: `f${size}`, parts: [new Uint8Array(size)] }));
+  const sizes = [0, 1, 4 * piece, 4 * piece + 1];
+  await writeFiles(plansOf(sizes), { fs: disk.fs, folder, signal: never });
+  const flushes = sizes.map((size) => disk.calls.filter((call) => call === `sync ${folder}/f${size}`).length);
+  expect(flushes).toEqual([1, 1, 1, 2]);
+});
+
+it("two pieces are read back at once, and no more once nobody waits for them", async () => {
+  const abort = new AbortController();
+  let [now, most, begun] = [0, 0, 0];
+  const fs: CheckpointFs = {
+    ...disk.fs,
+    open: async (path) => {
+      const file = await disk.fs.open(path);
+      const read = async (into: Uint8Array, at: number): Promise<number> => {
+        begun++;
+        most = Math.max(most, ++now);
+        for (let turn = 0; turn < 3; turn++) await new Promise(setImmediate);
+        now--;
+        if (begun > 4) abort.abort(new Error("the job ends"));
+        return file.read(into, at);
+      };
+      return { ...file, read };
+    },
+  };
+  const plan = (pieces: number) => [{ name: `f${pieces}`, parts: [new Uint8Array(pieces * piece)] }];
+  await writeFiles(plan(4), { fs, folder, signal: abort.signal });
+  expect([begun, most]).toEqual([4, 2]);
+  await expect(writeFiles(plan(3), { fs, folder, signal: abort.signal })).rejects.toThrow("the job ends");
+  expect(begun).toBe(6);
+});
+
+it.each(["write", "read"] as const)(
+  "a file is closed after it is flushed, also where a %s fails meanwhile",
+  async (failing) => {
+    const events: string[] = [];
+    let flush = (): void => {};
+    const flushing = new Promise<void>((resolve) => {
+      flush = resolve;
+    });
+    const fail = (): never => {
+      events.push("failed");
+      throw systemError("EIO");
+    };
+    let syncs = 0;
+    const fs: CheckpointFs = {
+      ...writing((file) => ({
+        ...file,
+        write: async (content, at) => (failing === "write" && at === 4 * piece ? fail() : file.write(content, at)),
+        async sync() {
+          if (++syncs === (failing === "write" ? 1 : 2)) await flushing;
+          await file.sync();
+          events.push("flushed");
+        },
+        async close() {
+          events.push("closed");
+          await file.close();
+        },
+      })),
+      open: async (path) => {
+        const file = await disk.fs.open(path);
+        return {
+          ...file,
+          read: (into, at) => (failing === "read" ? Promise.resolve().then(fail) : file.read(into, at)),
+        };
+      },
+    };
+    const saving = writeFiles([{ name: "large", parts: [new Uint8Array(8 * piece)] }], { fs, folder, signal: never });
+    saving.catch(() => {});
+    await expect.poll(() => events.includes("failed") && syncs > (failing === "write" ? 0 : 1)).toBe(true);
+    for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+    expect(events).not.toContain("closed");
+    flush();
+    await expect(saving).rejects.toMatchObject({ code: "EIO" });
+    expect(events.indexOf("closed")).toBeGreaterThan(events.lastIndexOf("flushed"));
+  },
+);
