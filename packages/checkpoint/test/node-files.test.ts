@@ -154,7 +154,7 @@ async function handles(): Promise<FileHandle> {
   return Object.getPrototypeOf(handle);
 }
 
-describe.runIf(process.platform === "linux")("the files of this host", () => {
+describe("the files of this host", () => {
   it("are in folders that are known durably: each above a new root is flushed, up to the first that was there", async () => {
     const base = await realpath(folder);
     const synced: string[] = [];
