@@ -1,4 +1,7 @@
-/** Modules of a job in processes of their own: whatever one does to its process costs the one response that does it, and no other. */
+/**
+ * Modules of a job in processes of their own: whatever one does to its process costs the one response that does it, and no other. About 20 s: most cases
+ * start processes, some fill memory or wait for a time limit.
+ */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
