@@ -38,6 +38,12 @@ const group = {
   trajectories: Array.from({ length: answers }, (_, i) => trajectoryOf(i)),
 };
 
+/** What a row of milliseconds is in GB/s. @param {import("./lib/compare.mjs").Row} row @param {number} bytes */
+const rateOf = ({ name, ours, reference, ratio, spread }, bytes) => ({
+  ...{ name: `${name}: rate`, unit: "GB/s", against: "no aim", ratio, spread },
+  ...{ ours: bytes / ours / 1e6, reference: bytes / reference / 1e6 },
+});
+
 export async function* run() {
   const server = await startTestServer();
   const path = join(server.directory, "plain.bin");
@@ -63,7 +69,7 @@ export async function* run() {
         const onStored = (/** @type {import("@muster/protocol").StreamPlace} */ place) => resolve(place.streamSeq);
         if (!storeBody(tools, { kind: "groups.batch", body }, { onStored })) reject(new Error("the outbox is closed"));
       });
-    yield await compare({
+    const stored = await compare({
       name: `${(packed.length / 1e6).toFixed(1)} MB stored, in pieces of 512 KiB`,
       against: "write + fdatasync, the same pieces",
       ...{ clock: "wall", unit: "ms", rounds: 9, roundMs: 1 },
@@ -82,8 +88,10 @@ export async function* run() {
           }
       },
     });
+    yield stored;
+    yield rateOf(stored, packed.length);
     const seq = await store();
-    yield await compare({
+    const fetched = await compare({
       name: `${(packed.length / 1e6).toFixed(1)} MB read, joined and checked`,
       against: "a read of the file",
       ...{ clock: "wall", unit: "ms", rounds: 9, roundMs: 1 },
@@ -94,6 +102,8 @@ export async function* run() {
         for (let i = 0; i < pieces; i++) await readFile(path);
       },
     });
+    yield fetched;
+    yield rateOf(fetched, packed.length);
     outbox.close();
   } finally {
     await file.close();

@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { digestOf } from "@muster/collectives/internal";
@@ -16,23 +16,56 @@ afterAll(() => runs.close());
 const echo = fileURLToPath(new URL("../../examples/echo-engine/echo.mjs", import.meta.url));
 const set = (...settings: readonly string[]): string[] => settings.flatMap((setting) => ["--set", setting]);
 
-test("engines of one's own run a whole job by configuration alone, trainers and samplers of two kinds and builds", async () => {
+/** The echo engine's sampler, which has its weights in bfloat16 under another name, and writes down what it gets. */
+const parrotOf = (seen: string): string => `
+  import { appendFileSync } from "node:fs";
+  import { engine as echo } from ${JSON.stringify(pathToFileURL(echo).href)};
+  const widened = (halves) => new Float32Array(Uint32Array.from(halves, (half) => half << 16).buffer);
+  export const engine = (tools) => {
+    const { openPolicy, describe, openRollout, ...sampler } = echo(tools);
+    return {
+      ...sampler,
+      kind: "parrot",
+      roles: ["rollout"],
+      build: () => "parrot-2",
+      describe(options, needs) {
+        const { tensors: [{ shape }], ...described } = describe(options, needs);
+        return {
+          ...described,
+          tensors: [{ name: "parrot.gain", dtype: "bf16", shape, offsetBytes: 0, sizeBytes: 2 * needs.vocab }],
+          conversion: [{ kind: "rename", from: "echo.weight", to: "parrot.gain" }],
+        };
+      },
+      async openRollout(options, opening) {
+        const inner = await openRollout(options, opening);
+        return {
+          ...inner,
+          async updateWeights({ version, bytes, copyTo }) {
+            if (bytes !== 2 * opening.needs.vocab) throw new Error("these are not halves");
+            const halves = new Uint16Array(opening.needs.vocab);
+            await copyTo(new Uint8Array(halves.buffer));
+            const floats = widened(halves);
+            appendFileSync(${JSON.stringify(seen)}, JSON.stringify([...floats]) + "\\n");
+            const whole = (into, from = 0) => into.set(new Uint8Array(floats.buffer, from, into.length));
+            await inner.updateWeights({ version, via: "inline", bytes: 2 * bytes, copyTo: async (...into) => whole(...into) });
+          },
+        };
+      },
+    };
+  };`;
+
+test("engines of one's own run a whole job by configuration alone, trainers and samplers of two kinds, builds and weight formats", async () => {
   const reward = join(runs.path, "longer.mjs");
   writeFileSync(reward, "export default ({ responseIds }) => responseIds.length / 16;");
   const parrot = join(runs.path, "parrot.mjs");
-  writeFileSync(
-    parrot,
-    `import { engine as echo } from ${JSON.stringify(pathToFileURL(echo).href)};
-    export const engine = (tools) => {
-      const { openPolicy, ...sampler } = echo(tools);
-      return { ...sampler, kind: "parrot", roles: ["rollout"], build: () => "parrot-2" };
-    };`,
-  );
+  const seen = join(runs.path, "seen.jsonl");
+  writeFileSync(parrot, parrotOf(seen));
   const own = [
     `engine.kind=${echo}`,
     `engine.rollout=${parrot}`,
     "engine.echo.eagerness=1.5",
     "weights.source=seed",
+    "optimizer.lr=1", // bfloat16 shows what a step changes
     `task.reward=${reward}`,
   ];
   const run = await runs.start("echo", ...set(...own, "evaluation.every_steps=0", "job.steps=3", "replicas.policy=2"));
@@ -43,4 +76,11 @@ test("engines of one's own run a whole job by configuration alone, trainers and 
   expect(summary.weights_hash).toMatch(/^xxh3b:[0-9a-f]{16}$/);
   expect(summary.weights_hash).not.toBe(digestOf(new Uint8Array(untrained.buffer)));
   expect(run.events("checkpoint.kept")).not.toEqual([]);
+  // What a sampler got: the first weights as they are, the others rounded to the nearest bfloat16, and different from them.
+  const got = readFileSync(seen, "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line) as number[]);
+  expect(got[0]).toEqual([...untrained]);
+  expect(got.at(-1)).not.toEqual([...untrained]);
 });

@@ -75,7 +75,7 @@ export interface Ports {
   model(
     config: JobConfig,
     role?: EngineRole,
-  ): Pick<EngineDescription, "tensors" | "modelConfig"> & { readonly build: string };
+  ): Pick<EngineDescription, "tensors" | "modelConfig" | "conversion"> & { readonly build: string };
   /** The prompts of a job and its tokenizer. */
   task(config: JobConfig): Promise<Task>;
   /** The reward of a job: built in, a module, a program, a service or a worker. */

@@ -3,9 +3,9 @@
  * digest, and fetches it only where they differ.
  */
 import { invariant, messageOf } from "@muster/base";
-import { tensorDifference } from "@muster/engine";
+import { conversionOf, type EngineDescription, type FormatDifference, tensorDifference } from "@muster/engine";
 import type { JobConfig, Section, TensorTable } from "@muster/protocol";
-import type { PlacedTensor, TableText } from "@muster/tensors";
+import { type PlacedTensor, SectionConversion, type TableText } from "@muster/tensors";
 import { errors } from "./errors.ts";
 import type { Ports } from "./ports.ts";
 import type { Admission } from "./replica/work.ts";
@@ -31,15 +31,17 @@ export async function ownTable(
   return { rows, digest, text, tensors, named: { rows, digest, text: { bytes: text.length, digest: ofText } } };
 }
 
+const differing = ({ version }: VersionRequest, { what, trainer: published, sampler: own }: FormatDifference): Error =>
+  errors.TensorsDiffer({ version, what, published, own });
+
 /** Who asks for tables. */
 interface Asking extends Pick<Admission, "dataKey" | "config"> {
   readonly signal: AbortSignal;
 }
 
-/** A table that is known here. */
-export interface KnownTable {
+/** A table that is known here; of a sampler also how others become it. */
+export interface KnownTable extends Pick<EngineDescription, "tensors" | "conversion"> {
   readonly digest: string;
-  readonly tensors: readonly PlacedTensor[];
 }
 
 type TablePorts = Pick<Ports, "pull" | "readTable" | "table" | "model">;
@@ -51,6 +53,8 @@ export class Tables {
   /** The one that was fetched last: a job has one model. */
   #fetched: KnownTable | null = null;
   #described: KnownTable | null = null;
+  /** What makes the tensors of {@link #fetched} into one's own. */
+  #conversion: { readonly of: readonly PlacedTensor[]; readonly found: SectionConversion } | null = null;
 
   constructor(ports: TablePorts, { job, id }: { readonly job: string; readonly id: string }) {
     this.#ports = ports;
@@ -60,9 +64,9 @@ export class Tables {
   /** What the engine of a job says that it takes or gives: the same for the whole life of a replica. */
   async described(config: JobConfig, role: "policy" | "rollout"): Promise<KnownTable> {
     if (this.#described) return this.#described;
-    const { tensors } = this.#ports.model(config, role);
+    const { tensors, conversion } = this.#ports.model(config, role);
     const { digest } = await this.#ports.table(tensors);
-    this.#described = { digest, tensors };
+    this.#described = { digest, tensors, ...(conversion ? { conversion } : {}) };
     return this.#described;
   }
 
@@ -92,8 +96,22 @@ export class Tables {
     if (tensors === own.tensors) return;
     const difference = tensorDifference(tensors, own.tensors);
     invariant(difference, "tables of two digests differ in a row");
-    const { what, trainer: published, sampler } = difference;
-    throw errors.TensorsDiffer({ version: wanted.version, what, published, own: sampler });
+    throw differing(wanted, difference);
+  }
+
+  /**
+   * What makes the weights of a version into those of this engine; `null` where they are that already.
+   *
+   * @throws MUSTER_ERR_TENSORS_DIFFER naming a tensor that nothing makes; as {@link of}.
+   */
+  async conversion(wanted: VersionRequest, own: KnownTable, asking: Asking): Promise<SectionConversion | null> {
+    const tensors = await this.of(wanted, own, asking);
+    if (tensors === own.tensors) return null;
+    if (this.#conversion?.of === tensors) return this.#conversion.found;
+    const found = conversionOf(tensors, own);
+    if (found && !(found instanceof SectionConversion)) throw differing(wanted, found);
+    if (found) this.#conversion = { of: tensors, found };
+    return found;
   }
 
   /** Asks one holder after the other; whoever gives another text than was named is not asked again. */

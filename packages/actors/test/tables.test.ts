@@ -98,6 +98,33 @@ describe("weights that come with a table", () => {
     expect(asked).toEqual(["tcp:p0"]);
   });
 
+  it("in another type are converted, by one conversion for all versions with that table", async () => {
+    const { text } = await ports.table(tableOf(3));
+    const tables = tablesOn(pullFrom({ "tcp:p0": text }));
+    const order = wanted(text, [holder("p0")]);
+    expect(await tables.conversion(order, await known(tableOf(3)), asking)).toBeNull();
+    const halves = await known(placeDensely(tableOf(3).map((tensor) => ({ ...tensor, dtype: "bf16" }))));
+    const conversion = await tables.conversion(order, halves, asking);
+    expect(conversion).toMatchObject({ bytes: 24, casts: 3 });
+    expect(await tables.conversion(order, halves, asking)).toBe(conversion);
+  });
+
+  it("of names that nothing converts are refused by the tensor that is missing", async () => {
+    const { text } = await ports.table(tableOf(3, "theirs"));
+    const tables = tablesOn(pullFrom({ "tcp:p0": text }));
+    const own = await known(tableOf(3, "ours"));
+    await expect(tables.conversion(wanted(text, [holder("p0")]), own, asking)).rejects.toMatchObject({
+      code: "MUSTER_ERR_TENSORS_DIFFER",
+      message: expect.stringContaining('tensor "ours" is not there in what was published, and f32[2, 2]'),
+    });
+    const rule = { kind: "rename", from: "theirs", to: "ours" } as const;
+    expect(await tables.conversion(wanted(text, [holder("p0")]), { ...own, conversion: [rule] }, asking)).toMatchObject(
+      {
+        casts: 0,
+      },
+    );
+  });
+
   it("whose holder gives another text are asked of the next one, and the answer is the table", async () => {
     const asked: string[] = [];
     const { text } = await ports.table(tableOf(3));

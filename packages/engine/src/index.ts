@@ -67,6 +67,7 @@ export { EngineRegistry } from "./registry/engine-registry.ts";
 export type { RankCut, RankLayout, RankShards, ShardTensor } from "./registry/rank-layout.ts";
 export type { RankState, RankTraining } from "./registry/rank-training.ts";
 export {
+  conversionOf,
   type FormatDifference,
   formatDifference,
   tensorDifference,

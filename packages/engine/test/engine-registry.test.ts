@@ -1,8 +1,15 @@
 import { needsOfTask, taskOf } from "@muster/data";
 import { type JobConfig, type Training, trainingDefaults, z } from "@muster/protocol";
+import { type PlacedTensor, placeDensely, type Rule } from "@muster/tensors";
 import { describe, expect, it } from "vitest";
 import { embeddedAdapter, embeddedEngines } from "../src/embedded/index.ts";
-import { type EngineAdapter, EngineRegistry, formatDifference, type RankTensor } from "../src/index.ts";
+import {
+  type EngineAdapter,
+  type EngineDescription,
+  EngineRegistry,
+  formatDifference,
+  type RankTensor,
+} from "../src/index.ts";
 
 import { faultOfCut } from "../src/registry/rank-layout.ts";
 
@@ -85,13 +92,13 @@ describe("engines of a job", () => {
     expect(withOther({}).problemsOf(jobOf({}, { engine: sampledByOther() }), needs)).toEqual([]);
   });
 
-  it("are refused with the first row of the tensor table that differs", () => {
+  it("are refused with the first tensor that differs", () => {
     const engine = sampledByOther({ ffn: 256 });
     expect(withOther({}).problemsOf(jobOf({}, { engine }), needs)).toEqual([
       {
         keys: ["engine.kind", "engine.rollout"],
         text: expect.stringMatching(
-          /row 6 of the tensor table is model\.layers\.0\.mlp\.gate_proj\.weight f32\[128, 64\] at byte \d+ for the trainers and .* f32\[256, 64\] at byte \d+ for the samplers; /,
+          /tensor "model\.layers\.0\.mlp\.gate_proj\.weight" is f32\[128, 64\] for the trainers and f32\[256, 64\] for the samplers; /,
         ),
       },
     ]);
@@ -203,6 +210,47 @@ describe("a weight format", () => {
       sampler: "no such row",
     });
     expect(formatDifference({ ...format, tensors: [] }, format)).toMatchObject({ trainer: "no such row" });
+  });
+});
+
+describe("a sampler of the trainers' model under other names, or in another type", () => {
+  const problems = (
+    change: (tensors: readonly PlacedTensor[]) => Partial<EngineDescription>,
+    config: Partial<JobConfig> = {},
+  ): readonly string[] => {
+    const registry = withOther({
+      describe: (options, own) => {
+        const described = embeddedAdapter.describe(options, own);
+        return { ...described, ...change(described.tensors) };
+      },
+    });
+    return registry.problemsOf(jobOf({}, { engine: sampledByOther(), ...config }), needs).map(({ text }) => text);
+  };
+  const halved = (tensors: readonly PlacedTensor[]) => ({
+    tensors: placeDensely([...tensors].reverse().map((tensor) => ({ ...tensor, dtype: "bf16" as const }))),
+  });
+  const renamed = (tensors: readonly PlacedTensor[]) => ({
+    tensors: tensors.map((tensor) => ({ ...tensor, name: tensor.name.replace(/^model\./, "own.") })),
+  });
+
+  it("is taken when it is alone, since what comes is converted", () => {
+    expect(problems(halved)).toEqual([]);
+    const rules: readonly Rule[] = ["{a}.{b}", "{a}.{b}.{c}.{d}", "{a}.{b}.{c}.{d}.{e}"].map((rest) => ({
+      ...{ kind: "rename", from: `model.${rest}`, to: `own.${rest}` },
+    }));
+    expect(problems((tensors) => ({ ...renamed(tensors), conversion: rules }))).toEqual([]);
+  });
+
+  it("is refused with several ranks, without rules for its names, and with rules that do not fit, each by the tensor", () => {
+    const ranks = problems(halved, { rollout: { ...jobOf({}).rollout, ranks: 2 } });
+    expect(ranks.at(-1)).toMatch(/row 1 of the tensor table is .*; set rollout\.ranks and processes\.rollout to 1/);
+    expect(problems(renamed)).toEqual([
+      expect.stringMatching(/tensor "own\.embed_tokens\.weight" is not there for the trainers and f32\[43, 64\]/),
+    ]);
+    const rule: Rule = { kind: "rename", from: "no.such", to: "other" };
+    expect(problems((tensors) => ({ ...renamed(tensors), conversion: [rule] }))).toEqual([
+      expect.stringMatching(/rename no\.such matches no tensor\) for the samplers; configure both for one model$/),
+    ]);
   });
 });
 

@@ -14,6 +14,7 @@ export { type Conversion, type ConvertedTensor, convertTable } from "./convert/c
 export { checkTies, type ReadSource, readConverted } from "./convert/read-converted.ts";
 export { type Part, type Rule, reverseRules } from "./convert/rules.ts";
 export type { Run } from "./convert/runs.ts";
+export { type ReadSection, SectionConversion, type TensorMismatch } from "./convert/section-conversion.ts";
 export { type DType, type DTypeInfo, dtypeNames, dtypes } from "./dtype.ts";
 export { encodeLlamaGguf, type LlamaGguf } from "./gguf/llama.ts";
 export { readFloats } from "./read-floats.ts";

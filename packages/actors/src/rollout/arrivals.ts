@@ -2,8 +2,9 @@
 import { randomUUID } from "node:crypto";
 import { invariant, withDeadline } from "@muster/base";
 import type { MappedVersion, VersionStore } from "@muster/collectives";
-import type { RankCut, RolloutEngine, WeightUpdate } from "@muster/engine";
+import type { RankCut, RolloutEngine, SectionSource, WeightUpdate } from "@muster/engine";
 import { type Body, type JobConfig, sectionsOfPart } from "@muster/protocol";
+import type { SectionConversion } from "@muster/tensors";
 import type { Ports } from "../ports.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import { collectShards } from "../shards/collect-shards.ts";
@@ -56,11 +57,14 @@ export class Arrivals {
     const { lineage, version } = body;
     const { job, id } = this.#tools.identity;
     const own = await this.#tables.described(config, "rollout");
-    await this.#tables.check(body, own, { dataKey, config, signal: signals.signal });
+    const asking = { dataKey, config, signal: signals.signal };
     const cut = this.#ports.rankCut(config);
+    const isRanked = receiver.engine.info().ranks > 1;
+    if (cut || isRanked) await this.#tables.check(body, own, asking);
     if (cut) return await this.#byRanks(body, receiver, { cut, signal: signals.signal });
+    const conversion = await this.#tables.conversion(body, own, asking);
     const trainers = this.#ports.trainerCut(config);
-    if (trainers) return await this.#collected(body, receiver, { cut: trainers, signal: signals.signal });
+    if (trainers) return await this.#collected(body, receiver, { cut: trainers, conversion, signal: signals.signal });
     const keepIn = await this.#storeFor(body, receiver);
     const puller = { map: this.#ports.map, keepIn, job, member: id, dataKey, config };
     const mapped = await mapSections(puller, body, signals.signal);
@@ -68,10 +72,9 @@ export class Arrivals {
     try {
       signals.signal.throwIfAborted();
       const near = mapped.via === "memory" ? [mapped.from] : [...(keepIn?.addresses ?? [])];
-      const isRanked = receiver.engine.info().ranks > 1;
       const update = isRanked
         ? await this.#shardsOf({ ...body, holders: [{ id, addresses: near }, ...body.holders] }, receiver, signals)
-        : wholeOf(body, mapped, { deadlineMs: config.timing.pullMs, signal: signals.life });
+        : await wholeOf(body, mapped, { deadlineMs: config.timing.pullMs, signal: signals.life, conversion });
       await receiver.engine.updateWeights(update);
     } finally {
       mapped.release();
@@ -112,7 +115,7 @@ export class Arrivals {
   async #collected(
     body: Body<"weights.pull">,
     { engine, dataKey, config }: Receiver,
-    { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
+    { cut, conversion, signal }: Converting & { readonly cut: RankCut; readonly signal: AbortSignal },
   ): Promise<Arrived> {
     const { clock, logger } = this.#tools.environment;
     const { job, id } = this.#tools.identity;
@@ -125,7 +128,7 @@ export class Arrivals {
     invariant(weights, "an order of a sampler names the weights");
     signal.throwIfAborted();
     const { length: bytes, copyTo } = weights;
-    await engine.updateWeights({ version: engineVersionOf(body), via: "inline", bytes, copyTo });
+    await engine.updateWeights(await inlineOf(body, { bytes, copyTo, conversion }));
     const size = { bytes, wireBytes };
     this.#meters.arrived("parts", size);
     const how = { way: "parts", ...size, durationMs: clock.now() - startedMs };
@@ -184,14 +187,34 @@ export class Arrivals {
   }
 }
 
+/** How weights of trainers become those of this sampler; `null` where they are that already. */
+interface Converting {
+  readonly conversion: SectionConversion | null;
+}
+
 /** A version for an engine of one rank. Once begun, its copy goes on to the end: half a version is none. */
-function wholeOf(
+async function wholeOf(
   body: Body<"weights.pull">,
   mapped: MappedVersion,
-  patience: Parameters<MappedVersion["copyTo"]>[2],
-): WeightUpdate {
+  { conversion, ...patience }: Converting & NonNullable<Parameters<MappedVersion["copyTo"]>[2]>,
+): Promise<WeightUpdate> {
   const bytes = body.sections.find(({ name }) => name === "weights")?.bytes ?? 0;
   const copyTo = (into: Uint8Array, from?: number): Promise<void> =>
     mapped.copyTo("weights", into, from === undefined ? patience : { ...patience, from });
-  return { version: engineVersionOf(body), via: "inline", bytes, copyTo };
+  return await inlineOf(body, { bytes, copyTo, conversion });
+}
+
+async function inlineOf(
+  body: Body<"weights.pull">,
+  { bytes, copyTo, conversion }: SectionSource & Converting,
+): Promise<WeightUpdate> {
+  const version = engineVersionOf(body);
+  if (!conversion) return { version, via: "inline", bytes, copyTo };
+  await conversion.check(copyTo);
+  return {
+    version,
+    via: "inline",
+    bytes: conversion.bytes,
+    copyTo: (into, from) => conversion.copy(copyTo, into, from),
+  };
 }

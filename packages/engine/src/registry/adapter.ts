@@ -4,7 +4,7 @@
  */
 import type { ModelNeeds } from "@muster/data";
 import type { JobConfig, z } from "@muster/protocol";
-import type { PlacedTensor } from "@muster/tensors";
+import type { PlacedTensor, Rule } from "@muster/tensors";
 import type { LossFeature, PolicyEngine, RolloutEngine } from "../engine.ts";
 import type { RankLayout, RankShards } from "./rank-layout.ts";
 import type { RankTraining } from "./rank-training.ts";
@@ -23,6 +23,11 @@ export interface EngineDescription {
   readonly tokenizer: string;
   /** The table of tensors that are published, or that are taken: names and order of the Hugging Face state dict. */
   readonly tensors: readonly PlacedTensor[];
+  /**
+   * Of a sampler: what makes tensors of trainers with other names into those of {@link tensors}. Another order, and f32, bf16 and f16 for each other, need no
+   * rules. For samplers of one process that take their weights `inline`.
+   */
+  readonly conversion?: readonly Rule[];
   /** `config.json` of a checkpoint. */
   readonly modelConfig: Readonly<Record<string, unknown>>;
   /** Build of the program that computes, where {@link EngineAdapter.build} is only that of what speaks to it. */

@@ -1,6 +1,7 @@
 /** The engines of a program by the names that jobs give them, and what they say of a job: alone, and with each other. */
 import type { ModelNeeds } from "@muster/data";
 import type { JobConfig } from "@muster/protocol";
+import { SectionConversion } from "@muster/tensors";
 import { lossNeedsOf } from "../algorithms/loss-needs.ts";
 import type { PolicyEngine, RolloutEngine } from "../engine.ts";
 import { errors } from "../errors.ts";
@@ -19,7 +20,7 @@ import { type EngineTable, tableOfSchema } from "./engine-table.ts";
 import { faultOfCut, type RankCut, type RankShards, rankCutOf } from "./rank-layout.ts";
 import type { RankTraining } from "./rank-training.ts";
 import { shardProblems } from "./shard-problems.ts";
-import { formatDifference } from "./weight-format.ts";
+import { conversionOf, type FormatDifference, formatDifference } from "./weight-format.ts";
 
 /** What is known of a task when its model is asked for; the digest of the tokenizer may be absent. */
 type TaskNeeds = Omit<ModelNeeds, "tokenizer"> & { readonly tokenizer?: string };
@@ -88,7 +89,7 @@ export class EngineRegistry {
     return [
       ...modelProblems(trainer, task),
       ...traitProblems(trainer, sampler, config),
-      ...formatProblems(trainer, sampler),
+      ...formatProblems(trainer, sampler, config),
       ...(["policy", "rollout"] as const).flatMap((role) => this.#layoutProblem(role, config, task)),
       ...shardProblems(config, {
         trainer: this.rankCutOf("policy", config, task),
@@ -266,14 +267,25 @@ function lossProblems({ losses = [] }: EngineDescription, config: JobConfig): re
     }));
 }
 
-function formatProblems(trainer: EngineDescription, sampler: EngineDescription): readonly EngineProblem[] {
+function formatProblems(
+  trainer: EngineDescription,
+  sampler: EngineDescription,
+  config: JobConfig,
+): readonly EngineProblem[] {
+  const problem = (difference: FormatDifference, fix: string): readonly EngineProblem[] => {
+    const { what, trainer: ours, sampler: theirs } = difference;
+    const text = `${keys.policy} and ${keys.rollout} do not agree on a weight format: ${what} is ${ours} for the trainers and ${theirs} for the samplers; ${fix}`;
+    return [{ keys: [keys.policy, keys.rollout], text }];
+  };
   const difference = formatDifference(trainer, sampler);
   if (!difference) return [];
-  const { what, trainer: ours, sampler: theirs } = difference;
-  return [
-    {
-      keys: [keys.policy, keys.rollout],
-      text: `${keys.policy} and ${keys.rollout} do not agree on a weight format: ${what} is ${ours} for the trainers and ${theirs} for the samplers; configure both for one model`,
-    },
-  ];
+  const fix = "configure both for one model";
+  const other = formatDifference({ ...trainer, tensors: [] }, { ...sampler, tensors: [] });
+  if (other) return problem(other, fix);
+  const found = conversionOf(trainer.tensors, sampler);
+  if (found && !(found instanceof SectionConversion)) return problem(found, fix);
+  if (config.rollout.ranks === 1 && (config.processes?.rollout ?? 1) === 1) return [];
+  const alone =
+    "set rollout.ranks and processes.rollout to 1, since weights are converted for samplers of one process only";
+  return problem(difference, `${alone}, or ${fix}`);
 }
