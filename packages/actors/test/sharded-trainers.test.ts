@@ -363,6 +363,24 @@ describe("gradients of ranks", () => {
     next.close();
   });
 
+  it("are not asked for without end of a process that does not hear: the third in a row that it says nothing of ends the replica", async () => {
+    config = { ...config, timing: { ...config.timing, meshMs: 200 } };
+    let isDeaf = true;
+    const deaf: Ports = {
+      ...ports,
+      gradientMesh: (options) => (isDeaf ? new Promise(() => {}) : ports.gradientMesh(options)),
+    };
+    const { state } = await trainer("policy-0", cutOver(2), drawn(1), (rank) => (rank === 1 ? deaf : ports));
+    const meet = (epoch: number) => state.openMesh({ epoch, members: meeting.members.slice(0, 1) }, signal);
+    const late = { code: "MUSTER_ERR_DEADLINE_EXPIRED", message: expect.stringContaining("a process of this trainer") };
+    for (const epoch of [4, 5]) await expect(meet(epoch)).rejects.toMatchObject(late);
+    isDeaf = false;
+    (await meet(6)).close();
+    isDeaf = true;
+    for (const epoch of [7, 8]) await expect(meet(epoch)).rejects.toMatchObject(late);
+    await expect(meet(9)).rejects.toMatchObject({ code: "MUSTER_ERR_WORK_STUCK" });
+  });
+
   it("end when the other trainer goes", async () => {
     const both = [await trainer("policy-0", cutOver(2), drawn(1)), await trainer("policy-1", cutOver(2), drawn(1))];
     const [mesh] = await Promise.all(both.map(({ state }) => state.openMesh(meeting, signal)));

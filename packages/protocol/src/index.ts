@@ -66,6 +66,7 @@ export {
   type StepComponent,
   stepComponentsMax,
 } from "./judgement.ts";
+export { type MeshTimes, meshTimesOf } from "./mesh-times.ts";
 export { barrierDecisionMax, barrierPolicies, barrierRangesMax, barrierRanksMax } from "./messages/barrier.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
 export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";

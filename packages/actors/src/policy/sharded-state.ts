@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { withDeadline } from "@muster/base";
 import type { GradientMesh, ReduceOptions, ShardWindow } from "@muster/collectives";
 import type { PolicyEngine, RankCut } from "@muster/engine";
-import { type Body, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
+import { type Body, meshTimesOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import { type RankDone, type RankTicket, readAnswer, writeRankTicket } from "../shards/rank-tickets.ts";
 import type { RankTrainer } from "../shards/rank-trainer.ts";
@@ -14,6 +14,9 @@ import { type Published, placeIn, type StateTools, type TrainerState } from "./t
 type PerformAll = NonNullable<PolicyEngine["performAll"]>;
 
 const never = new AbortController().signal;
+
+/** As often in a row a mesh may be asked for of which a process says nothing: it does not hear, and only another life does. */
+const unheardMax = 3;
 
 /** Each rank has its shard, rank 0 too. */
 export class ShardedState implements TrainerState {
@@ -27,6 +30,8 @@ export class ShardedState implements TrainerState {
   #optimizer: readonly number[] = [];
   /** Numbers what is taken: what was given up and comes late is not adopted. */
   #orders = 0;
+  /** Meshes in a row of which not every process said whether it has its part. */
+  #unheard = 0;
 
   private constructor(tools: StateTools, own: RankTrainer, cut: RankCut) {
     const { engine } = tools;
@@ -103,7 +108,7 @@ export class ShardedState implements TrainerState {
     const { epoch, members } = body;
     const place = placeIn(body, this.#tools.identity);
     const named = members.map(({ id, ranks }) => ({ id, ranks: ranks ?? [] }));
-    await this.#all({ do: "meet", epoch, place, members: named }, signal);
+    await this.#heard({ do: "meet", epoch, place, members: named }, signal);
     return new ShardedMesh({
       epoch,
       worldSize: members.length,
@@ -111,6 +116,32 @@ export class ShardedState implements TrainerState {
       own: this.#own,
       all: (ticket, patience) => this.#all(ticket, patience),
     });
+  }
+
+  /**
+   * Asks for what every process answers in time, also when it fails.
+   *
+   * @throws MUSTER_ERR_WORK_STUCK when one of them did not, several times in a row
+   */
+  async #heard(ticket: RankTicket, signal: AbortSignal): Promise<void> {
+    const { config, environment } = this.#tools;
+    const what = "a process of this trainer that was asked to meet those of others";
+    const timeoutMs = meshTimesOf(config.timing.meshMs).answerMs;
+    let isLate = false;
+    const ask = (late: AbortSignal) => {
+      late.addEventListener("abort", () => {
+        isLate = true;
+      });
+      return this.#all(ticket, AbortSignal.any([late, signal]));
+    };
+    try {
+      await withDeadline(ask, { what, timeoutMs, clock: environment.clock });
+    } catch (error) {
+      this.#unheard = isLate ? this.#unheard + 1 : 0;
+      if (this.#unheard < unheardMax) throw error;
+      throw errors.WorkStuck({ what, timeoutMs: this.#unheard * timeoutMs }, error);
+    }
+    this.#unheard = 0;
   }
 
   async close(): Promise<void> {

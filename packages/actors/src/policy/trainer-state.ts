@@ -2,7 +2,7 @@
 import { withDeadline } from "@muster/base";
 import type { GradientMesh, MeshPlace } from "@muster/collectives";
 import { bytesIn, inlineState, type PolicyEngine, type SectionSource, type StateViews, sketchOf } from "@muster/engine";
-import type { Body, Section, VersionPart } from "@muster/protocol";
+import { type Body, meshTimesOf, type Section, type VersionPart } from "@muster/protocol";
 import type { Environment } from "../environment.ts";
 import type { PartStores } from "../part-stores.ts";
 import type { Ports } from "../ports.ts";
@@ -140,7 +140,7 @@ export class WholeState implements TrainerState {
       socketDir: config.data.socketDirectory,
       shards: config.batch.microShards,
       shardElements: engine.info().gradientElements,
-      deadlineMs: config.timing.meshMs,
+      deadlineMs: meshTimesOf(config.timing.meshMs).formMs,
       signal,
     });
   }

@@ -14,7 +14,7 @@ import {
   type StateSource,
   type StateViews,
 } from "@muster/engine";
-import { processNameOf } from "@muster/protocol";
+import { meshTimesOf, processNameOf } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { PartStores } from "../part-stores.ts";
 import { openTrainerStores } from "../policy/trainer-stores.ts";
@@ -279,7 +279,7 @@ export class RankTrainer implements RankTraining {
       socketDir: config.data.socketDirectory,
       shards: config.batch.microShards,
       shardElements: this.#attached().gradientElements,
-      deadlineMs: config.timing.meshMs,
+      deadlineMs: meshTimesOf(config.timing.meshMs).formMs,
       signal: AbortSignal.any([signal, left]),
     });
     if (left.aborted) mesh.close();

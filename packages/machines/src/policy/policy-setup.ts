@@ -1,5 +1,5 @@
 /** What the policy machine may ask of its context and events, and the effects that several of its states emit. */
-import { type Body, digestsOf } from "@muster/protocol";
+import { type Body, digestsOf, meshTimesOf } from "@muster/protocol";
 import { assign, setup } from "xstate";
 import { effectAction } from "../from-xstate.ts";
 import { report } from "../replica-events.ts";
@@ -157,7 +157,7 @@ export const policySetup = setup({
   delays: {
     initialize: ({ context }) => context.timing.initializeMs,
     pull: ({ context }) => context.timing.pullMs,
-    mesh: ({ context }) => context.timing.meshMs,
+    mesh: ({ context }) => meshTimesOf(context.timing.meshMs).memberMs,
     step: ({ context }) => context.timing.stepMs,
     command: ({ context }) => context.timing.commandMs,
   },

@@ -1,5 +1,5 @@
 /** The policy mesh: who reduces gradients with whom. Joins and leaves wait for a step boundary; losses do not. */
-import type { Body } from "@muster/protocol";
+import { type Body, meshTimesOf } from "@muster/protocol";
 import { type Change, command } from "../events.ts";
 import { isCordoned } from "../fleet/fleet-state.ts";
 import { isFlaky } from "../members/apply-verdict.ts";
@@ -58,7 +58,7 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
       state: "building",
       joins: state.joins,
       built: [],
-      dueAtMs: state.nowMs + plan.timing.meshMs,
+      dueAtMs: state.nowMs + meshTimesOf(plan.timing.meshMs).controllerMs,
       joinDueAtMs: null,
       ...(mesh.absences ? { absences: mesh.absences } : {}),
       ...handedOn(mesh, stayingOf(mesh, ranked)),
