@@ -93,7 +93,7 @@ test("a module that fails in the samplers alone ends the job with its line, and 
   const reward = join(runs.path, "reward.mjs");
   writeFileSync(
     reward,
-    'if (process.argv.includes("rollout"))\n  throw new Error("no key in REWARD_KEY");\nexport default () => 0;\n',
+    'if (process.argv[1].endsWith("/modules/program.js"))\n  throw new Error("no key in REWARD_KEY");\nexport default () => 0;\n',
   );
   const run = await runs.start("bad-reward", "--set", `task.reward=${reward}`, "--steps", "3");
   const { code } = await run.process.exited;
