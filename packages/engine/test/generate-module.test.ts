@@ -306,6 +306,10 @@ describe("a module of a job", () => {
     ["[]", "returned a list of 0; with rollout.fan_out = 1 it must return one for each sample"],
     ["({ responseIds: [1] })", "returned logprobs = nothing (undefined); it must be a list of numbers"],
     [
+      "({ responseIds: [1], logprobs: new BigInt64Array(1) })",
+      "returned logprobs[0] = a value of type bigint; it must be a list of numbers",
+    ],
+    [
       '({ responseIds: [1, "2"], logprobs: [0, 0] })',
       'returned responseIds[1] = the text "2"; it must be a list of whole',
     ],

@@ -79,13 +79,13 @@ function responseOf(part: unknown, { from }: Declared, version: number): Respons
   };
 }
 
-function promptIn(ids: readonly number[], from: string): Int32Array {
+function promptIn(ids: Numbers, from: string): Int32Array {
   if (ids.length === 0) throw fieldFault(from, "promptIds", ids, "a list of at least one token");
   return Int32Array.from(ids);
 }
 
 /** Runs of one version. */
-function segmentsIn(versions: readonly number[], length: number, from: string): Response["segments"] {
+function segmentsIn(versions: Numbers, length: number, from: string): Response["segments"] {
   if (versions.length !== length) throw fieldFault(from, "versions", versions, `a list of ${length} versions`);
   const begins = [...versions.keys()].filter((at) => at === 0 || versions[at] !== versions[at - 1]);
   return begins.map((at, run) => ({ version: versions[at] as number, from: at, to: begins[run + 1] ?? length }));
@@ -94,13 +94,15 @@ function segmentsIn(versions: readonly number[], length: number, from: string): 
 /** Whole numbers where ids are wanted: an array would round or wrap silently. */
 type ListField = "responseIds" | "logprobs" | "lossMask" | "promptIds" | "versions";
 
-function numbersOf(field: ListField, value: unknown, from: string): readonly number[] {
+type Numbers = readonly number[] | Int32Array | Uint8Array | Float32Array | Float64Array;
+
+function numbersOf(field: ListField, value: unknown, from: string): Numbers {
   const isList = Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView));
   const rule = field === "logprobs" ? "a list of numbers" : "a list of whole numbers";
   if (!isList) throw fieldFault(from, field, value, rule);
   // Of these every element is what it must be.
-  if (value instanceof Int32Array || value instanceof Uint8Array || (field === "logprobs" && ArrayBuffer.isView(value)))
-    return value as unknown as readonly number[];
+  if (value instanceof Int32Array || value instanceof Uint8Array) return value;
+  if (field === "logprobs" && (value instanceof Float32Array || value instanceof Float64Array)) return value;
   const list = Array.from(value as ArrayLike<unknown>);
   const odd = list.findIndex((item) => typeof item !== "number" || (field !== "logprobs" && !Number.isInteger(item)));
   if (odd >= 0) throw fieldFault(from, `${field}[${odd}]`, list[odd], rule);
