@@ -4,6 +4,7 @@
 #include "binding/group_binding.h"
 #include "binding/limit_binding.h"
 #include "binding/mesh_binding.h"
+#include "binding/region_binding.h"
 #include "binding/signal_binding.h"
 #include "binding/slice_binding.h"
 #include "binding/version_binding.h"
@@ -94,6 +95,7 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("pullSlices", Napi::Function::New(env, pullSlices));
   exports.Set("describeGpus", Napi::Function::New(env, describeGpus));
   exports.Set("openGpu", Napi::Function::New(env, openGpu));
+  exports.Set("openRegion", Napi::Function::New(env, openRegion));
   exports.Set("openMesh", Napi::Function::New(env, openMesh));
   return exports;
 }

@@ -107,6 +107,22 @@ export interface NativeMapped extends NativePulled {
   release(): void;
 }
 
+/** Bytes of a copy, and where it begins in a region; within it. They are not changed while it runs. */
+export interface NativeRegionCopy {
+  readonly bytes: Uint8Array;
+  readonly at: number;
+}
+
+/** Shared memory. Small copies are done when the call returns. */
+export interface NativeRegion {
+  readonly fd: number;
+  write(options: NativeRegionCopy): NativeOutcome<undefined> | Promise<NativeOutcome<undefined>>;
+  read(options: NativeRegionCopy): NativeOutcome<undefined> | Promise<NativeOutcome<undefined>>;
+  hide(): void;
+  /** Nothing is asked of it afterwards. */
+  close(): void;
+}
+
 /** An open mesh. `shard` and `result` make a new view of some elements at each call: ask once, and only before `close`. */
 export interface NativeMesh {
   shard(index: number, from: number, elements: number): Float32Array;
@@ -234,6 +250,7 @@ export interface NativeModule {
   measureCopies(options: NativeMeasurement): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
   /** Adds up `targets` sources. */
   measureAddUp(options: NativeMeasurement): Promise<NativeOutcome<readonly NativeFanOutSample[]>>;
+  openRegion(options: { readonly name: string; readonly bytes: number }): NativeOutcome<NativeRegion>;
   openMesh(
     options: NativeMembership & { shards: number; shardElements: number; cancellation: NativeCancellation },
   ): Promise<NativeOutcome<NativeMesh>>;

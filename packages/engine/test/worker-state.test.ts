@@ -15,6 +15,7 @@ import { workerAdapterOf } from "../src/worker/index.ts";
 import { openWorker } from "../src/worker/open-link.ts";
 import { workerOptionsOf } from "../src/worker/options.ts";
 import { WorkerPolicyEngine } from "../src/worker/policy-engine.ts";
+import type { OpenSharedMemory } from "../src/worker/region-memory.ts";
 
 const program = fileURLToPath(new URL("./support/bad-worker.mjs", import.meta.url));
 const adam = { lr: 1, beta1: 0.9, beta2: 0.9, epsilon: 1, weightDecay: 0, clipNorm: 1 };
@@ -24,11 +25,12 @@ afterEach(async () => {
   for (const engine of closing.splice(0)) await engine.close();
 });
 
-async function trainer(mode: string, pieceMax?: number): Promise<PolicyEngine> {
+async function trainer(mode: string, pieceMax?: number, memory?: OpenSharedMemory): Promise<PolicyEngine> {
   const adapter = workerAdapterOf(process.env);
   const command = `'${process.execPath}' '${program}' ${mode}`;
   const options = adapter.schema.parse({ command, arena_mb: 1 }) as EngineOptions;
-  const worker = await openWorker("policy", workerOptionsOf(options, process.env), needsOfTask(taskOf("dates")));
+  const known = workerOptionsOf(options, process.env);
+  const worker = await openWorker("policy", known, needsOfTask(taskOf("dates")), memory);
   const engine = new WorkerPolicyEngine(worker, pieceMax);
   closing.push(engine);
   return engine;
@@ -129,6 +131,19 @@ describe("a state that can not be taken", () => {
     );
     expect(() => engine.state()).toThrow("initialize() or restore()");
   });
+});
+
+it("a worker that can not open the memory of this process is given files, and nothing stays of the memory", async () => {
+  const open = new Set<string>();
+  const unseen: OpenSharedMemory = (name) => {
+    open.add(name);
+    const unused = async (): Promise<void> => expect.fail("it is not copied to or from");
+    return { path: "/nowhere", write: unused, read: unused, hide() {}, close: async () => void open.delete(name) };
+  };
+  const engine = await trainer("adds", 16, unseen);
+  await engine.initialize({ kind: "seed", seed: 1 });
+  expect(whole(engine.state())).toEqual([bytesFrom(0, 16), bytesFrom(100, 8)]);
+  expect([...open]).toEqual([]);
 });
 
 it("a state of more than 4 GiB is read in pieces", async (context) => {

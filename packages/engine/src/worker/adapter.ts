@@ -7,7 +7,14 @@ import type { JobConfig } from "@muster/protocol";
 import { referenceOf } from "../algorithms/loss-needs.ts";
 import { errors } from "../errors.ts";
 import { guarded } from "../programs/command.ts";
-import type { EngineAdapter, EngineFinding, EngineProblem, EngineRole } from "../registry/adapter.ts";
+import type {
+  EngineAdapter,
+  EngineFinding,
+  EngineOptions,
+  EngineProblem,
+  EngineRole,
+  ReplicaRank,
+} from "../registry/adapter.ts";
 import { describeWorker } from "./describe-worker.ts";
 import { isEngine, type WorkerSelf } from "./description.ts";
 import { protocolVersion } from "./messages.ts";
@@ -15,14 +22,19 @@ import { openWorker } from "./open-link.ts";
 import { workerOptionsOf, workerSchema } from "./options.ts";
 import { WorkerPolicyEngine } from "./policy-engine.ts";
 import { openRankWorker, withRank } from "./rank-worker.ts";
+import type { OpenSharedMemory } from "./region-memory.ts";
 import { WorkerRolloutEngine } from "./rollout-engine.ts";
 
 /**
  * The adapter of workers. What a worker computes is its own; here is only how it is spoken to.
  *
  * @param env - Environment that workers inherit, but for what is meant for Muster itself.
+ * @param openMemory - Opens the memory of their regions; without it they are files.
  */
-export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>>): EngineAdapter => ({
+export const workerAdapterOf = (
+  env: Readonly<Record<string, string | undefined>>,
+  openMemory?: OpenSharedMemory,
+): EngineAdapter => ({
   kind: "worker",
   roles: ["policy", "rollout"],
   schema: workerSchema,
@@ -54,8 +66,8 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
   },
   doctor: async () => [sharedMemory(), guard(), python()],
   openPolicy: async (options, { needs, config, rank }) => {
-    const ofRank = withRank(workerOptionsOf(options, env), rank);
-    const engine = new WorkerPolicyEngine(await openWorker("policy", ofRank, needs));
+    const opened = await openWorker("policy", optionsFor(options, env, rank), needs, openMemory);
+    const engine = new WorkerPolicyEngine(opened);
     const source = referenceOf(config);
     try {
       if (source) await engine.openReference(source);
@@ -66,10 +78,15 @@ export const workerAdapterOf = (env: Readonly<Record<string, string | undefined>
     }
   },
   openRollout: async (options, { needs, rank }) =>
-    new WorkerRolloutEngine(await openWorker("rollout", withRank(workerOptionsOf(options, env), rank), needs)),
-  openRank: async (options, { needs, rank }, role) =>
-    await openRankWorker(role, withRank(workerOptionsOf(options, env), rank), needs),
+    new WorkerRolloutEngine(await openWorker("rollout", optionsFor(options, env, rank), needs, openMemory)),
+  openRank: async (options, { needs, rank }, role) => await openRankWorker(role, optionsFor(options, env, rank), needs),
 });
+
+const optionsFor = (
+  options: EngineOptions,
+  env: Parameters<typeof workerOptionsOf>[1],
+  rank: ReplicaRank | undefined,
+) => withRank(workerOptionsOf(options, env), rank);
 
 /** A worker that can not be several processes would be as many that know nothing of each other. */
 function aloneProblem(role: EngineRole, described: WorkerSelf, { processes }: JobConfig): EngineProblem[] {

@@ -11,6 +11,7 @@ import { engineRolesOf, type WorkerSelf } from "./description.ts";
 import { type OpenWorker, openScorer, openWorker } from "./open-link.ts";
 import { type WorkerOptions, workerOptionsOf, workerSchema } from "./options.ts";
 import { referenceChecks } from "./reference-checks.ts";
+import type { OpenSharedMemory } from "./region-memory.ts";
 import { rewardChecks } from "./reward-checks.ts";
 import { checksWith } from "./with-worker.ts";
 
@@ -23,6 +24,8 @@ export interface WorkerSubject {
   readonly trajectories: readonly RewardInput[];
   /** Environment that the worker inherits. */
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Opens the memory of its regions; without it they are files. */
+  readonly sharedMemory?: OpenSharedMemory;
 }
 
 /** Most pings while a worker is at work. */
@@ -33,7 +36,7 @@ const pings = 20;
  *
  * @throws as `describeWorker`, for a worker that does not begin
  */
-export function workerChecks({ table, needs, env, trajectories }: WorkerSubject): {
+export function workerChecks({ table, needs, env, sharedMemory, trajectories }: WorkerSubject): {
   readonly description: WorkerSelf;
   readonly checks: readonly ReadyCheck[];
 } {
@@ -41,11 +44,11 @@ export function workerChecks({ table, needs, env, trajectories }: WorkerSubject)
   const known = workerOptionsOf(options, env);
   const description = describeWorker(known, needs);
   const roles = engineRolesOf(description);
-  const engine = { adapter: { ...workerAdapterOf(env), roles }, options, needs };
+  const engine = { adapter: { ...workerAdapterOf(env, sharedMemory), roles }, options, needs };
   return {
     description,
     checks: [
-      ...protocolChecks(known, needs, description),
+      ...protocolChecks(known, description, { needs, sharedMemory }),
       ...(roles.length > 0 ? engineChecks(engine) : []),
       ...(description.roles.includes("reward")
         ? rewardChecks({ options: known, needs, description, trajectories })
@@ -62,11 +65,15 @@ export function workerHello({ table, needs, env }: Omit<WorkerSubject, "trajecto
   return helloOf(options, needs);
 }
 
-function protocolChecks(options: WorkerOptions, needs: ModelNeeds, description: WorkerSelf): readonly ReadyCheck[] {
+function protocolChecks(
+  options: WorkerOptions,
+  description: WorkerSelf,
+  { needs, sharedMemory }: { readonly needs: ModelNeeds; readonly sharedMemory: OpenSharedMemory | undefined },
+): readonly ReadyCheck[] {
   const [role] = engineRolesOf(description);
   const scorer = description.roles.includes("reward") ? "reward" : "reference";
   const check = checksWith<OpenWorker<WorkerSelf>>("protocol", () =>
-    role ? openWorker(role, options, needs) : openScorer(scorer, options, needs),
+    role ? openWorker(role, options, needs, sharedMemory) : openScorer(scorer, options, needs),
   );
   return [
     {

@@ -1,13 +1,10 @@
-/**
- * Memory that Muster and a worker share: files of a folder of their own in /dev/shm. The worker maps them; Muster reads and writes them by calls,
- * because a mapping ends whoever reads where the other side has cut the file, and because bytes that were read can not change any more.
- */
+/** Memory that Muster and a worker share, by name: sealed where the data plane gives it, and else files of a folder of their own in /dev/shm. */
 import { mkdtempSync, rmSync, statfsSync } from "node:fs";
-import { type FileHandle, open } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { freemem, tmpdir } from "node:os";
 import { join } from "node:path";
 import { errors } from "../errors.ts";
 import { arrayTypes, type ElementType, type Place } from "./messages.ts";
+import { FileMemory, type OpenSharedMemory, type RegionMemory } from "./region-memory.ts";
 
 /** A region as a worker is told of it. */
 interface RegionPlace {
@@ -16,38 +13,41 @@ interface RegionPlace {
   readonly bytes: number;
 }
 
-/** Most bytes of one call: those of all threads add up to the bandwidth of memory, and a large copy does not hold up a small one. */
-const pieceBytes = 8 * 2 ** 20;
-const lanes = 2;
 const alignment = 8;
+
+interface Region {
+  readonly bytes: number;
+  readonly memory: RegionMemory;
+}
 
 /** Regions of one worker, by name. */
 export class Regions {
-  readonly #folder: string;
-  readonly #files = new Map<string, { readonly handle: FileHandle; readonly place: RegionPlace }>();
+  readonly #folder: string | null;
+  readonly #regions = new Map<string, Region>();
 
-  private constructor(folder: string) {
+  private constructor(folder: string | null) {
     this.#folder = folder;
   }
 
   /**
    * Makes regions of these sizes.
    *
-   * @throws MUSTER_ERR_WORKER_MEMORY when the shared memory of this host has less.
+   * @param openShared - Opens their memory; without it they are files.
+   * @throws MUSTER_ERR_WORKER_MEMORY when this host has less.
    */
-  static async open(sizes: Readonly<Record<string, number>>): Promise<Regions> {
-    const root = sharedFolder();
-    const wanted = Object.values(sizes).reduce((sum, bytes) => sum + bytes, 0);
-    const { bavail, bsize } = statfsSync(root);
-    if (wanted > bavail * bsize)
-      throw errors.WorkerMemory({ folder: root, wantedBytes: wanted, freeBytes: bavail * bsize });
-    const regions = new Regions(mkdtempSync(join(root, "muster-worker-")));
+  static async open(sizes: Readonly<Record<string, number>>, openShared?: OpenSharedMemory): Promise<Regions> {
+    const root = openShared ? null : sharedFolder();
+    const wantedBytes = Object.values(sizes).reduce((sum, bytes) => sum + bytes, 0);
+    const freeBytes = root === null ? freemem() : freeBytesOf(root);
+    if (wantedBytes > freeBytes)
+      throw errors.WorkerMemory({ folder: root ?? "the memory of this host", wantedBytes, freeBytes });
+    const regions = new Regions(root === null ? null : mkdtempSync(join(root, "muster-worker-")));
     try {
       for (const [name, bytes] of Object.entries(sizes)) {
-        const path = join(regions.#folder, name);
-        const handle = await open(path, "wx+", 0o600);
-        regions.#files.set(name, { handle, place: { name, path, bytes } });
-        await handle.truncate(bytes);
+        const memory = openShared
+          ? openShared(name, Math.max(bytes, 1))
+          : await FileMemory.open(regions.#folder!, name, bytes);
+        regions.#regions.set(name, { bytes, memory });
       }
       return regions;
     } catch (error) {
@@ -57,39 +57,23 @@ export class Regions {
   }
 
   places(): readonly RegionPlace[] {
-    return [...this.#files.values()].map(({ place }) => place);
+    return [...this.#regions].map(([name, { bytes, memory }]) => ({ name, path: memory.path, bytes }));
   }
 
   /** Takes the names away, so that the memory ends with those who have it. */
   hide(): void {
-    rmSync(this.#folder, { recursive: true, force: true });
+    for (const { memory } of this.#regions.values()) memory.hide();
+    if (this.#folder !== null) rmSync(this.#folder, { recursive: true, force: true });
   }
 
-  /** Copies bytes into a region, from its beginning. */
+  /** Copies bytes into a region, from `at` on. */
   async write(name: string, bytes: Uint8Array, at = 0): Promise<void> {
-    const { handle } = this.#fileOf(name, at + bytes.byteLength);
-    await inPieces(bytes, async (piece, from) => {
-      let done = 0;
-      while (done < piece.length)
-        done += (await handle.write(piece, done, piece.length - done, at + from + done)).bytesWritten;
-    });
+    await this.#regionOf(name, at + bytes.byteLength).memory.write(bytes, at);
   }
 
   /** Copies bytes out of a region. @throws MUSTER_ERR_WORKER_PROTOCOL for a region that the worker cut. */
   async read(name: string, into: Uint8Array, at = 0): Promise<void> {
-    const { handle, place } = this.#fileOf(name, at + into.byteLength);
-    const { bytes } = place;
-    await inPieces(into, async (piece, from) => {
-      let done = 0;
-      while (done < piece.length) {
-        const { bytesRead } = await handle.read(piece, done, piece.length - done, at + from + done);
-        if (bytesRead === 0) {
-          const left = `it has at most ${at + from + done} of ${bytes} bytes`;
-          throw errors.WorkerProtocol({ reason: `it cut the region ${name} short: ${left}` });
-        }
-        done += bytesRead;
-      }
-    });
+    await this.#regionOf(name, at + into.byteLength).memory.read(into, at);
   }
 
   /** Writes arrays one behind the other into a region. @returns Where each lies. @throws MUSTER_ERR_WORKER_ARENA when there is no room. */
@@ -104,7 +88,7 @@ export class Regions {
       places[name] = { dtype: elementOf(array), offsetBytes: end, length: array.length };
       end = Math.ceil((end + array.byteLength) / alignment) * alignment;
     }
-    const room = this.#files.get(region)?.place.bytes ?? 0;
+    const room = this.#regions.get(region)?.bytes ?? 0;
     if (end > room) throw errors.WorkerArena({ region, wantedBytes: end, bytes: room });
     for (const [name, array] of entries)
       await this.write(
@@ -123,7 +107,7 @@ export class Regions {
   ): Promise<InstanceType<(typeof arrayTypes)[E]>> {
     const { dtype, what, length = place.length } = wanted;
     const type = arrayTypes[dtype];
-    const room = this.#files.get(region)?.place.bytes ?? 0;
+    const room = this.#regions.get(region)?.bytes ?? 0;
     const end = place.offsetBytes + place.length * type.BYTES_PER_ELEMENT;
     if (place.dtype !== dtype || place.length !== length || end > room) {
       const found = `${place.dtype}[${place.length}] at byte ${place.offsetBytes}`;
@@ -137,34 +121,27 @@ export class Regions {
 
   async close(): Promise<void> {
     this.hide();
-    for (const { handle } of this.#files.values()) await handle.close();
-    this.#files.clear();
+    for (const { memory } of this.#regions.values()) await memory.close();
+    this.#regions.clear();
   }
 
-  #fileOf(name: string, end: number): { readonly handle: FileHandle; readonly place: RegionPlace } {
-    const file = this.#files.get(name);
-    if (!file || end > file.place.bytes)
-      throw errors.WorkerArena({ region: name, wantedBytes: end, bytes: file?.place.bytes ?? 0 });
-    return file;
+  #regionOf(name: string, end: number): Region {
+    const region = this.#regions.get(name);
+    if (!region || end > region.bytes)
+      throw errors.WorkerArena({ region: name, wantedBytes: end, bytes: region?.bytes ?? 0 });
+    return region;
   }
-}
-
-async function inPieces(bytes: Uint8Array, run: (piece: Uint8Array, from: number) => Promise<void>): Promise<void> {
-  let next = 0;
-  const lane = async (): Promise<void> => {
-    while (next < bytes.byteLength) {
-      const from = next;
-      next = Math.min(bytes.byteLength, from + pieceBytes);
-      await run(bytes.subarray(from, next), from);
-    }
-  };
-  await Promise.all(Array.from({ length: lanes }, lane));
 }
 
 function elementOf(array: Int32Array | Float32Array | Float64Array | Uint8Array): ElementType {
   if (array instanceof Int32Array) return "i32";
   if (array instanceof Float32Array) return "f32";
   return array instanceof Float64Array ? "f64" : "u8";
+}
+
+function freeBytesOf(folder: string): number {
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize;
 }
 
 function sharedFolder(): string {

@@ -153,7 +153,13 @@ function answer({ id, method, params }) {
     return;
   }
   if (mode === "unknown-message" && isWork) return say({ type: "hurrah", id });
-  say({ type: "reply", id, result: results[method]?.(params) ?? {} });
+  let result;
+  try {
+    result = results[method]?.(params) ?? {};
+  } catch (error) {
+    return say({ type: "failure", id, kind: "failed", message: String(error) });
+  }
+  say({ type: "reply", id, result });
   if (mode === "twice" && isWork) say({ type: "reply", id, result: {} });
 }
 
