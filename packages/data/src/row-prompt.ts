@@ -1,5 +1,5 @@
 /** From a row of data to a prompt: a question as text or as a conversation, and its answer. */
-import { type ChatMessage, messageOf, type Prompt } from "@muster/base";
+import { type ChatMessage, hasCode, messageOf, type Prompt } from "@muster/base";
 import { z } from "@muster/protocol";
 import type { ChatTokenizer } from "./hugging-face/tokenizer.ts";
 import type { Row } from "./rows/rows.ts";
@@ -65,6 +65,8 @@ function rendered(render: NonNullable<ChatTokenizer["renderChat"]>, messages: re
   try {
     return render(messages);
   } catch (error) {
+    // No fault of the row.
+    if (hasCode(error, "MUSTER_ERR_TEMPLATE_THREAD")) throw error;
     throw new Error(`the chat template refuses it (${messageOf(error)})`, { cause: error });
   }
 }

@@ -2,7 +2,9 @@
 import { spawn } from "node:child_process";
 import { on } from "node:events";
 import { fileURLToPath } from "node:url";
+import { Worker } from "node:worker_threads";
 import { expect, test } from "vitest";
+import { awaitChange } from "../src/chat-templates/await-change.ts";
 import { renderLimits } from "../src/chat-templates/messages.ts";
 import { chatTemplateOf } from "../src/hugging-face/chat-template.ts";
 
@@ -136,3 +138,21 @@ test("the time in which its process is stopped is not the template's", async () 
     child.kill("SIGKILL");
   }
 }, 20_000);
+
+/** Wakes whoever waits, twice, and changes the number only after that. */
+const waking = `
+  const cell = require("node:worker_threads").workerData;
+  for (let woken = 0; woken < 2; ) woken += Atomics.notify(cell, 0);
+  Atomics.add(cell, 0, 1);
+  Atomics.notify(cell, 0);`;
+
+test("a wake-up that belongs to the answer before is not taken for an answer", async () => {
+  const cell = new Int32Array(new SharedArrayBuffer(4));
+  const worker = new Worker(waking, { eval: true, workerData: cell });
+  try {
+    expect([awaitChange(cell, 0, 10_000), Atomics.load(cell, 0)]).toEqual([true, 1]);
+    expect(awaitChange(cell, 1, 1), "nothing changes any more").toBe(false);
+  } finally {
+    await worker.terminate();
+  }
+});

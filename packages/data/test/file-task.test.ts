@@ -3,7 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
+import { errors } from "../src/errors.ts";
+import type { ChatTokenizer } from "../src/hugging-face/tokenizer.ts";
 import { answerIdsOf, openFileTask, type PromptFiles } from "../src/index.ts";
+import { promptOfRow } from "../src/row-prompt.ts";
 
 const example = fileURLToPath(new URL("../../../examples/own-prompts", import.meta.url));
 const plan = { groupsPerStep: 32, maxNewTokens: 4 };
@@ -72,6 +75,15 @@ describe("prompts of files", () => {
     const trained = await Promise.all(keys.map(async (key) => (await task.trainPrompt(key)).text));
     expect(trained.filter((text) => held.includes(text))).toEqual([]);
     await task.close();
+  });
+
+  it("are not refused for a host that has no thread to write them", () => {
+    const renderChat = (): string => {
+      throw errors.TemplateThread({ reason: "no answer within 10000 ms" });
+    };
+    const tokenizer = { renderChat } as unknown as ChatTokenizer;
+    const make = () => promptOfRow({ prompt: "1?", answer: "1" }, tokenizer, { ...files, tokensMax: 16 });
+    expect(make).toThrow(expect.objectContaining({ code: "MUSTER_ERR_TEMPLATE_THREAD" }));
   });
 
   it("may be conversations", async () => {

@@ -7,6 +7,7 @@ import { fileURLToPath } from "node:url";
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from "node:worker_threads";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
+import { awaitChange } from "./await-change.ts";
 import { type RenderAnswer, type RenderQuestion, type RenderStart, renderLimits } from "./messages.ts";
 
 /** Time for a thread to start. */
@@ -73,7 +74,7 @@ class TemplateThread {
   #hasAnswered(before: number, ms: number): boolean {
     const began = process.cpuUsage();
     for (let waits = 0; waits < waitsMax; waits++) {
-      if (Atomics.wait(this.#answers, 0, before, ms) !== "timed-out") return true;
+      if (awaitChange(this.#answers, before, ms)) return true;
       const { user, system } = process.cpuUsage(began);
       if ((user + system) / 1_000 >= ms) break;
     }
