@@ -14,6 +14,7 @@ export const errors = defineErrors("MUSTER_ERR", {
   CoordinatorRefused: { message: "the coordinator answered {status}: {reason}" },
   PeerGone: { message: "{address}: {reason}", retryable: true },
   CommGroup: { message: 'the group "{group}" {reason}' },
-  WeightsLate: { message: "no version after {version} was offered to {role} in time", retryable: true },
+  WeightsLate: { message: "no whole version after {version} reached {role} in time: {reason}", retryable: true },
+  VersionOffered: { message: "version: {version} is not above {newest}, the newest of {group}; give a higher one" },
   GatewayState: { message: "the gateway's state in {path} can not be used: {reason}" },
 });

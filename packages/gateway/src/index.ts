@@ -8,7 +8,8 @@ export {
   type UpdateResult,
   type Weights,
 } from "./client/checkpoint-client.ts";
-export type { Manifest, Package } from "./client/package-server.ts";
+export type { Manifest } from "./client/manifest.ts";
+export type { Package } from "./client/package-server.ts";
 export { type FusedBuffer, type Tensor, type TensorDict, TensorFusion, type TensorRow } from "./client/tensors.ts";
 export { type Gateway, type GatewayOptions, startGateway } from "./gateway.ts";
 export { type Grant, grantsOf } from "./http/guard.ts";

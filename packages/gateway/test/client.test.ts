@@ -5,46 +5,12 @@ import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { silentLogger } from "@muster/base";
 import { afterEach, describe, expect, test } from "vitest";
 import { sha256Of } from "../src/client/package-server.ts";
-import {
-  type CheckpointClientOptions,
-  CheckpointEngineClient,
-  type Gateway,
-  startGateway,
-  type Tensor,
-  type TensorDict,
-  TensorFusion,
-} from "../src/index.ts";
+import { type Tensor, type TensorDict, TensorFusion } from "../src/index.ts";
+import { clientOf, closeAll, coordinator, open } from "./support/clients.ts";
 
-const open: (() => Promise<void>)[] = [];
-const clock = {
-  now: () => performance.now(),
-  after(ms: number, run: () => void) {
-    const timer = setTimeout(run, ms);
-    return () => clearTimeout(timer);
-  },
-};
-
-async function coordinator(port = 0): Promise<Gateway> {
-  const gateway = await startGateway({ port, clock, logger: silentLogger, rules: { heartbeatTimeoutMs: 1_500 } });
-  open.push(() => gateway.close());
-  return gateway;
-}
-
-const quick = { heartbeatIntervalSeconds: 0.2, retryDelaySeconds: 0.05, timeoutSeconds: 20 };
-
-async function clientOf(coordinatorUrl: string, role: string, more: Partial<CheckpointClientOptions> = {}) {
-  const client = new CheckpointEngineClient({ coordinatorUrl, role, ...quick, ...more });
-  await client.start();
-  open.push(() => client.stop());
-  return client;
-}
-
-afterEach(async () => {
-  for (const close of open.splice(0).reverse()) await close();
-});
+afterEach(closeAll);
 
 const tensor = (dtype: string, shape: number[], bytes: number): Tensor => ({
   dtype,

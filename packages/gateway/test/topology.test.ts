@@ -310,6 +310,24 @@ describe("offers", () => {
   });
 });
 
+test("groups whose source is gone make room for others, so that nobody who is gone keeps others from offering", () => {
+  const said = { kind: "register", role_name: "actor", ...blank } as const;
+  const rules = { ...rulesDefault, offersMax: 2 };
+  let state = emptyTopology;
+  const enter = (input: Input): number => {
+    const outcome = step(state, input, { now: 0, rules });
+    if ("state" in outcome) state = outcome.state;
+    return statusOf(outcome);
+  };
+  const offered = (group: string, rank: number) =>
+    enter({ kind: "offer", group, version: 1, sender: `actor_${rank}`, manifest: {} });
+  for (const rank of [0, 1]) enter({ ...said, rank });
+  expect(["a", "b", "c"].map((group) => offered(group, 0))).toEqual([200, 200, 507]);
+  enter({ kind: "unregister", role: "actor", rank: 0 });
+  expect(["c", "d", "e"].map((group) => offered(group, 1))).toEqual([200, 200, 507]);
+  expect([...state.offers.keys()]).toEqual(["c", "d"]);
+});
+
 test("metadata, manifests and ports are bounded over all processes, so that the state fits into a snapshot", () => {
   const said = { kind: "register", role_name: "actor", rank: null, ...blank } as const;
   const large = { text: "x".repeat(2_000) };

@@ -2,11 +2,13 @@
 import asyncio
 import threading
 import time
+import urllib.parse
 import uuid
 from dataclasses import dataclass, field
 
+from .coordinator import CoordinatorError
 from .fusion import TensorFusion
-from .pull import PeerGone, manifest_of, pull, say_held
+from .pull import PeerGone, checked_manifest, manifest_of, pull, say_held
 from .store import Package, PackageServer
 
 __all__ = ["CommHandle", "PeerGone", "RecvRequest", "SendRequest", "TcpBackend"]
@@ -165,15 +167,15 @@ class TcpBackend:
         if self._server is not None:
             self._server.remove(key)
 
-    def fetch(self, manifest, source):
-        """The tensors of a manifest, verified."""
-        buffers, tensors = self._pulled(manifest, source), {}
+    def fetch(self, manifest, source, timeout_seconds=None):
+        """The tensors of a manifest, verified. Raises PeerGone."""
+        buffers, tensors = self._pulled(manifest, source, self.timeout if timeout_seconds is None else timeout_seconds), {}
         for buffer, row in zip(buffers, manifest["buffers"]):
             tensors.update(self.fusion.unfuse(buffer, row["tensors"]))
         return tensors
 
-    def _pulled(self, manifest, source):
-        return pull(manifest, self.metrics, self.timeout, self._peers.get(source))
+    def _pulled(self, manifest, source, timeout_seconds):
+        return pull(manifest, self.metrics, timeout_seconds, self._peers.get(source))
 
     def confirm(self, manifest, source):
         return say_held(manifest, self.node_id, 10.0, self._peers.get(source))
@@ -212,8 +214,19 @@ class TcpBackend:
             })
             self.await_held(package, receivers)
             self.coordinator.get("/clear_weight_meta", update_id=key)
+        except BaseException:
+            self._abandon(key)
+            raise
         finally:
             self.withdraw(key)
+
+    def _abandon(self, key):
+        """Whoever comes late to what failed hears that it is over, and the coordinator keeps nothing of it."""
+        try:
+            self.coordinator.once("GET", f"/clear_weight_meta?{urllib.parse.urlencode({'update_id': key})}")
+        except CoordinatorError:
+            # It ends there by itself when nobody adds to it.
+            self.metrics.record_error("clear")
 
     def await_held(self, package, receivers):
         """Waits until all of them hold a package. Raises PeerGone when one dies, TimeoutError at the deadline."""
@@ -246,7 +259,7 @@ class TcpBackend:
                 raise PeerGone(f"{source} is not there")
             if not entries:
                 continue
-            manifest = entries[0]["metadata"]["manifest"]
+            manifest = checked_manifest((entries[0].get("metadata") or {}).get("manifest"), source)
             tensors = self.fetch(manifest, source)
             if names is not None and set(names) != set(tensors):
                 raise ValueError(f"tensor_names: {sorted(tensors)} arrived, and {sorted(names)} were expected")

@@ -12,8 +12,13 @@ from .coordinator import Coordinator, CoordinatorError
 from .device_direct import BackendType, DeviceDirectBackend
 from .fusion import TensorFusion
 from .metrics import MetricsCollector
+from .pull import checked_manifest
 
 POLL_SECONDS = 20.0
+# Time for an answer to arrive after its wait.
+ANSWER_SECONDS = 5.0
+# Longest wait for the coordinator to say whose a rank is; one that is away does not hold weights up.
+LIFE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class CheckpointEngineClient:
         is_tcp = backend_type is BackendType.TCP
         self.backend = TcpBackend(*given) if is_tcp else DeviceDirectBackend(backend_type, device_id, *given)
         self._incarnation, self._stopping, self._heartbeat = uuid.uuid4().hex, threading.Event(), None
-        self._published, self._update_lock = [], threading.Lock()
+        self._published, self._keys, self._update_lock = [], 0, threading.Lock()
         # Newest version published here: a coordinator that began empty does not know it.
         self._version = 0
 
@@ -110,8 +115,8 @@ class CheckpointEngineClient:
         return await asyncio.to_thread(self._update, roles, tensors, version)
 
     async def recv_weight_fully_async(self, timeout_seconds=None):
-        """The next whole version after the one held. Raises TimeoutError; then `weights` is what it was."""
-        return await asyncio.to_thread(self._receive, timeout_seconds or self.backend.timeout)
+        """The next whole version after the one held. Raises TimeoutError with the reason; then `weights` is what it was."""
+        return await asyncio.to_thread(self._receive, self.backend.timeout if timeout_seconds is None else timeout_seconds)
 
     recv_weight = recv_weight_fully_async
 
@@ -132,11 +137,13 @@ class CheckpointEngineClient:
         self.rank = self.coordinator.post("/register", body)["rank"]
         self.backend.node_id, self.is_registered = self.node_id, True
 
+    def _beat_path(self):
+        return f"/heartbeat?role={self.role}&rank={self.rank}&incarnation={self._incarnation}"
+
     def _beat(self, port):
         while not self._stopping.wait(self._interval * random.uniform(0.8, 1.0)):
-            path = f"/heartbeat?role={self.role}&rank={self.rank}&incarnation={self._incarnation}"
             try:
-                self._beats.once("GET", path)
+                self._beats.once("GET", self._beat_path())
             except CoordinatorError as error:
                 self.metrics.record_error("heartbeat")
                 if error.status == 404:
@@ -178,28 +185,45 @@ class CheckpointEngineClient:
 
     def _published_update(self, roles, tensors, asked):
         stage, pp_size = self._stage(), int(self.metadata.get("pp_size", 1))
-        groups = {role: f"{role}/pp_{stage}" for role in roles}
-        versions = [self.coordinator.get("/weight_offer", group_name=name)["version"] for name in groups.values()]
-        version = asked if asked is not None else max([self._version, *(known or 0 for known in versions)]) + 1
-        key = f"weights/{stage}/{version}/{self._incarnation}"
+        groups = [f"{role}/pp_{stage}" for role in roles]
+        version = self._version_for(groups, asked)
+        # A key is used once: under that of an update before, its bytes would be served no more.
+        self._keys += 1
+        key = f"weights/{stage}/{version}/{self._incarnation}/{self._keys}"
         package, manifest = self.backend.publish(key, tensors, lambda node: _role_of(node) in roles)
         manifest = {**manifest, "pp_size": pp_size, "quantization_config": self.quantization_config}
+        offered = 0
         try:
-            for name in groups.values():
+            for name in groups:
                 body = {"group_name": name, "version": version, "sender": self.node_id, "manifest": manifest,
                         "incarnation": self._incarnation}
                 self.coordinator.post("/offer_weights", body)
-        except BaseException:
-            # Nobody is to read a version whose update failed, and it must not stay in memory.
-            self.backend.withdraw(key)
-            raise
+                offered += 1
+        finally:
+            if offered:
+                self._keep(key, version)
+            else:
+                # Nobody heard of it, so it must not stay in memory.
+                self.backend.withdraw(key)
+        return self._held(package, roles, (version, _digest([manifest])))
+
+    def _version_for(self, groups, asked):
+        """The version asked for, or the next one of all groups. Raises ValueError before anything is offered."""
+        newest = {name: self.coordinator.get("/weight_offer", group_name=name)["version"] for name in groups}
+        if asked is None:
+            return max([self._version, *(known or 0 for known in newest.values())]) + 1
+        for name, known in newest.items():
+            if known is not None and known >= asked:
+                raise ValueError(f"version: {asked} is not above {known}, the newest of {name}; give a higher one")
+        return asked
+
+    def _keep(self, key, version):
+        """What is offered is served until the second version after it: whoever still reads the one before may end."""
         self._version = version
-        # Whoever still reads the version before may end; the one before that is over.
         self._published.append(key)
         for old in self._published[:-2]:
             self.backend.withdraw(old)
         self._published = self._published[-2:]
-        return self._held(package, roles, (version, _digest([manifest])))
 
     def _held(self, package, roles, what):
         version, digest = what
@@ -230,54 +254,95 @@ class CheckpointEngineClient:
 
     def _receive(self, timeout_seconds):
         deadline = time.monotonic() + timeout_seconds
-        held = self.weights.version if self.weights is not None else 0
+        watch = _Watch(self, self.weights.version if self.weights is not None else 0, deadline)
         while True:
-            offers = self._offers(held, deadline)
             try:
+                offers = watch.next()
                 tensors = {}
                 for offer in offers:
-                    tensors.update(self.backend.fetch(offer["manifest"], offer["sender"]))
-            except PeerGone:
-                # The source died or went on. What is held stays; the next offer is another one.
+                    tensors.update(self.backend.fetch(offer["manifest"], offer["sender"], deadline - time.monotonic()))
+            except PeerGone as error:
+                # The source died, went on, or says what makes no sense. What is held stays; the next offer is another one.
                 self.metrics.record_error("source")
+                watch.why = error
                 if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.2)
+                    raise watch.late() from error
+                self._stopping.wait(0.2)
                 continue
+            self._refuse_lost()
             manifests = [offer["manifest"] for offer in offers]
             self.weights = Weights(offers[0]["version"], _digest(manifests), tensors)
             for offer in offers:
                 self.backend.confirm(offer["manifest"], offer["sender"])
             return self.weights
 
-    def _offers(self, after, deadline):
-        """Offers of one version by every stage of the pipeline."""
-        while True:
-            first = self._offer(0, after, deadline)
-            rest = [self._offer(stage, after, deadline) for stage in range(1, int(first["manifest"].get("pp_size", 1)))]
-            offers = [first, *rest]
-            newest = max(offer["version"] for offer in offers)
-            if all(offer["version"] == newest for offer in offers):
-                return offers
-            after = newest - 1
+    def _refuse_lost(self):
+        """Whoever was frozen until another process got its rank must not say under that rank what it holds."""
+        try:
+            self.coordinator.once("GET", self._beat_path(), deadline=time.monotonic() + LIFE_SECONDS)
+        except CoordinatorError as error:
+            if error.status == 409:
+                self.is_registered = False
+                raise
 
-    def _offer(self, stage, after, deadline):
+
+class _Watch:
+    """One wait for a version that every stage of a pipeline offers; it knows at any time why there is none yet."""
+
+    def __init__(self, client, after, deadline):
+        self._client, self._after, self._deadline = client, after, deadline
+        self.why = "the coordinator was not asked yet"
+
+    def next(self):
+        """Offers of one version by every stage. Raises TimeoutError with the reason, PeerGone for a source that makes no sense."""
+        floor = self._after
         while True:
-            left = deadline - time.monotonic()
-            if self._stopping.is_set():
-                raise CoordinatorError(0, f"{self.node_id} was stopped while it waited for weights")
-            if left <= 0:
-                raise TimeoutError(f"no version after {after} was offered to {self.role} in time")
+            first = self._offer(0, floor)
+            stages = first["manifest"].get("pp_size", 1)
+            offers = [first, *(self._offer(stage, floor) for stage in range(1, stages))]
+            newest = max(offer["version"] for offer in offers)
+            if any(offer["version"] != newest for offer in offers):
+                floor = newest - 1
+                continue
+            for stage, offer in enumerate(offers):
+                if offer["manifest"].get("pp_size", 1) != stages:
+                    raise PeerGone(f"{offer['sender']}: manifest.pp_size: stage {stage} is of {offer['manifest'].get('pp_size', 1)} stages, and stage 0 of {stages}")
+            return offers
+
+    def late(self):
+        return TimeoutError(f"no whole version after {self._after} reached {self._client.role} in time: {self.why}")
+
+    def _offer(self, stage, after):
+        client, name, is_asked = self._client, f"{self._client.role}/pp_{stage}", False
+        while True:
+            left = self._deadline - time.monotonic()
+            if client._stopping.is_set():
+                raise CoordinatorError(0, f"{client.node_id} was stopped while it waited for weights")
+            # Each stage is asked at least once: otherwise nothing is known of it.
+            if is_asked and left <= 0:
+                raise self.late()
+            is_asked = True
             try:
-                offer = self.coordinator.get("/weight_offer", wait_seconds=min(POLL_SECONDS, max(left, 0.1)),
-                                             group_name=f"{self.role}/pp_{stage}", after_version=after)
+                # Its answer is on its way when the wait is over.
+                offer = client.coordinator.get("/weight_offer", wait_seconds=min(POLL_SECONDS, max(left, 0.1)), deadline=self._deadline + ANSWER_SECONDS,
+                                               group_name=name, after_version=after)
             except CoordinatorError as error:
                 if not error.may_pass:
                     raise
-                self.metrics.record_error("coordinator")
+                client.metrics.record_error("coordinator")
+                self.why = error
                 continue
-            if offer["manifest"] is not None and offer["version"] > after:
-                return offer
+            if offer["version"] is not None and offer["manifest"] is not None and offer["version"] > after:
+                return {**offer, "manifest": checked_manifest(offer["manifest"], offer["sender"])}
+            self.why = _why_none(offer, name, after)
+
+
+def _why_none(offer, name, after):
+    if offer["version"] is None:
+        return f"nobody has offered any version of {name}"
+    if offer["manifest"] is None:
+        return f"the source of version {offer['version']} of {name} is gone, and nobody offers another"
+    return f"{name} is at version {offer['version']}, and none above {after} is offered"
 
 
 def _role_of(node):

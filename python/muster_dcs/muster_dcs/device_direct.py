@@ -101,19 +101,20 @@ class DeviceDirectBackend(TcpBackend):
             if node != self.node_id and to(node) and info.get("metadata", {}).get("backend_type") == self.type.value
         }
 
-    def _pulled(self, manifest, source):
+    def _pulled(self, manifest, source, timeout_seconds):
         """Part of the broadcast when it is there in time, otherwise as ever."""
+        deadline = time.monotonic() + timeout_seconds
         if manifest.get("collective") == self.type.value:
             try:
-                return self._received(manifest, self._peers.get(source))
+                return self._received(manifest, self._peers.get(source), min(JOIN_SECONDS + STALL_SECONDS, timeout_seconds))
             # PyTorch's failures are RuntimeErrors. Whatever it was, the bytes are there for the asking.
             except (OSError, PeerGone, RuntimeError, ValueError):
                 self.metrics.record_error(self.type.value)
-        return super()._pulled(manifest, source)
+        return super()._pulled(manifest, source, deadline - time.monotonic())
 
-    def _received(self, manifest, address):
+    def _received(self, manifest, address, join_seconds):
         started = time.monotonic()
-        told = join(manifest, self.node_id, JOIN_SECONDS + STALL_SECONDS, address)
+        told = join(manifest, self.node_id, join_seconds, address)
         host, port = told["store"].rsplit(":", 1)
         store = self._distributed.TCPStore(host.strip("[]"), int(port), None, False, _stall, False)
         group = self._group_of(store, told["members"].index(self.node_id), len(told["members"]))

@@ -62,12 +62,9 @@ class TensorFusion:
     def unfuse(self, fused_buffer, metadata):
         """The tensors again, as views of the buffer. Raises ValueError when one would lie outside of it."""
         view, tensors = memoryview(fused_buffer).cast("B"), {}
+        check_rows(metadata, view.nbytes)
         for row in metadata:
-            if row["dtype"] not in _SIZES:
-                raise ValueError(f"dtype: {row['dtype']} of {row['name']} is unknown")
             end = row["offset"] + math.prod(row["shape"]) * _SIZES[row["dtype"]]
-            if row["offset"] < 0 or end > view.nbytes or row["name"] in tensors:
-                raise ValueError(f"offset: {row['name']} does not lie in the buffer, or is there twice")
             tensors[row["name"]] = Tensor(row["dtype"], row["shape"], view[row["offset"]:end])
         return tensors
 
@@ -76,3 +73,17 @@ class TensorFusion:
         if self.should_fuse(tensor_dict):
             return [self.fuse(tensor_dict)]
         return [self.fuse({name: tensor}) for name, tensor in tensor_dict.items()]
+
+
+def check_rows(rows, size):
+    """Raises ValueError for a row that describes no tensor inside of a buffer of `size` bytes, or a name that is there twice."""
+    names = set()
+    for row in rows:
+        name, shape, offset = (row.get(field) for field in ("name", "shape", "offset")) if isinstance(row, dict) else (None,) * 3
+        if not isinstance(name, str) or not isinstance(shape, list) or any(type(n) is not int or n < 0 for n in (*shape, offset)):
+            raise ValueError(f"shape, offset: {name} has other ones than whole numbers")
+        if not isinstance(row.get("dtype"), str) or row["dtype"] not in _SIZES:
+            raise ValueError(f"dtype: {row.get('dtype')} of {name} is unknown; use one of {', '.join(_SIZES)}")
+        if offset + math.prod(shape) * _SIZES[row["dtype"]] > size or name in names:
+            raise ValueError(f"offset: {name} does not lie in the buffer, or is there twice")
+        names.add(name)

@@ -3,13 +3,14 @@ import errno
 import os
 import socket
 import threading
+import time
 import unittest
 from itertools import chain
 from unittest.mock import Mock, patch
 
 from muster_dcs import Coordinator, CoordinatorError, MetricsCollector, PeerGone, Tensor, TensorFusion
 from muster_dcs.pull import digest_of, manifest_of, pull, say_held
-from muster_dcs.store import Package, PackageServer
+from muster_dcs.store import LINE_MAX, Package, PackageServer
 
 TENSORS = {
     "nan": Tensor("float32", (2,), b"\x01\x00\xc0\x7f\xff\xff\xff\xff"),
@@ -88,6 +89,13 @@ class PullTest(unittest.TestCase):
             with Answering(answer) as other, self.assertRaises(PeerGone):
                 pull(manifest, self.metrics, 10, other.address)
 
+    def test_a_source_that_gives_a_byte_now_and_then_does_not_hold_a_receiver_beyond_its_time(self):
+        _, manifest, _ = self.manifest(False)
+        with Trickling() as source, self.assertRaisesRegex(PeerGone, "the deadline is over|timed out"):
+            started = time.monotonic()
+            pull(manifest, self.metrics, 0.5, source.address)
+        self.assertLess(time.monotonic() - started, 5)
+
     def test_what_answers_in_the_place_of_a_coordinator_is_an_error_of_the_coordinator(self):
         short = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"
         for answer in (b"SSH-2.0\r\n", b"", short, short.replace(b"200 OK", b"404 Not Found")):
@@ -165,6 +173,21 @@ class Answering(Listening):
         with client:
             client.recv(65_536)
             client.sendall(self._answer)
+
+
+class Trickling(Listening):
+    """Says that everything comes, and gives a byte now and then until nobody listens."""
+
+    def serve(self, client):
+        client.recv(LINE_MAX)
+        try:
+            client.sendall(b'{"ok": true, "bytes": 3000000}\n')
+            while True:
+                client.sendall(b"x")
+                time.sleep(0.02)
+        except OSError:
+            pass
+        client.close()
 
 
 class FlakyProxy(Listening):

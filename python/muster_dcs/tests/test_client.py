@@ -5,7 +5,7 @@ import time
 import unittest
 from unittest.mock import Mock
 
-from muster_dcs import CheckpointEngineClient, CoordinatorError, Tensor
+from muster_dcs import CheckpointEngineClient, CoordinatorError, PeerGone, SendRequest, Tensor
 from muster_dcs.store import Package
 
 NOWHERE = "http://127.0.0.1:9"
@@ -86,6 +86,77 @@ class ClientTest(unittest.TestCase):
             threading.Thread(target=hold, daemon=True).start()
             wait(package)
             self.assertLess(played.calls, 20)
+
+    def played(self, role, answers, **options):
+        """A client whose coordinator gives one answer for each path; posts are taken."""
+        client = CheckpointEngineClient(NOWHERE, role, 0, **options)
+        client.coordinator = client.backend.coordinator = Mock(**{"get.side_effect": lambda path, **query: answers(path, query)})
+        client.backend.node_id = client.node_id
+        client.backend.init_process_group()
+        self.addCleanup(client.backend.close)
+        return client
+
+    def test_a_version_that_is_given_twice_is_refused_and_the_first_one_is_served_on(self):
+        newest = {"version": None}
+        client = self.played("actor", lambda path, query: newest if path == "/weight_offer" else {"nodes": {}})
+        client._update(["rollout"], {"w": Tensor("int8", (1,), b"x")}, 7)
+        manifest = client.coordinator.post.call_args.args[1]["manifest"]
+        newest["version"] = 7
+        with self.assertRaisesRegex(ValueError, "version: 7 is not above 7, the newest of rollout/pp_0; give a higher one"):
+            client._update(["rollout"], {"w": Tensor("int8", (1,), b"y")}, 7)
+        self.assertEqual(client.backend.fetch(manifest, "actor_0")["w"].data, b"x")
+
+    def test_an_offer_that_one_role_took_is_served_also_when_another_refused_it(self):
+        client = self.played("actor", lambda path, query: {"version": None})
+        client.coordinator.post.side_effect = [{}, CoordinatorError(409, "held")]
+        with self.assertRaisesRegex(CoordinatorError, "held"):
+            client._update(["rollout", "actor_fwd"], {"w": Tensor("int8", (1,), b"x")}, None)
+        manifest = client.coordinator.post.call_args_list[0].args[1]["manifest"]
+        self.assertEqual(client.backend.fetch(manifest, "actor_0")["w"].data, b"x")
+
+    def test_a_wait_in_vain_ends_at_its_time_and_says_for_what_or_for_whom(self):
+        said = {"key": "k", "secret": "s", "address": "127.0.0.1:9", "memory": None, "buffers": []}
+        row = {"name": "w", "dtype": "int8", "shape": [100], "numel": 100, "offset": 0}
+        buffer = {"bytes": 99, "digest": "", "tensors": [row]}
+        for version, manifest, reason in (
+            (None, None, "nobody has offered any version of rollout/pp_0"),
+            (3, None, "the source of version 3 of rollout/pp_0 is gone, and nobody offers another"),
+            (0, said, "rollout/pp_0 is at version 0, and none above 0 is offered"),
+            (1, {}, "actor_0: manifest.key: is no text"),
+            (1, {**said, "buffers": 7}, "actor_0: manifest.buffers: is no list"),
+            (1, {**said, "address": "nowhere"}, "actor_0: manifest.address: is no address with a port"),
+            (1, {**said, "pp_size": 10**9}, "manifest.pp_size: is no number of stages"),
+            (1, {**said, "buffers": [{**buffer, "bytes": -1}]}, "manifest.buffers.0.bytes: is no whole number"),
+            (1, {**said, "buffers": [{**buffer, "bytes": 2**70}]}, "are larger than the memory here"),
+            (1, {**said, "buffers": [buffer]}, "manifest.buffers.0.tensors: offset: w does not lie in the buffer"),
+            (1, {**said, "buffers": [{**buffer, "tensors": [{**row, "dtype": []}]}]}, "dtype: .* of w is unknown"),
+            (1, said, "127.0.0.1:9: "),
+        ):
+            offer = {"version": version, "sender": "actor_0", "manifest": manifest}
+            client = self.played("rollout", lambda path, query, offer=offer: offer)
+            started = time.monotonic()
+            with self.assertRaisesRegex(TimeoutError, f"no whole version after 0 reached rollout in time: .*{reason}"):
+                client._receive(0.1)
+            self.assertLess(time.monotonic() - started, 5)
+
+    def test_a_receiver_that_was_frozen_until_another_one_got_its_rank_holds_nothing_under_it(self):
+        source = self.played("actor", lambda path, query: {"version": None, "nodes": {}})
+        source._update(["rollout"], {"w": Tensor("int8", (1,), b"x")}, None)
+        manifest = source.coordinator.post.call_args.args[1]["manifest"]
+        client = self.played("rollout", lambda path, query: {"version": 1, "sender": "actor_0", "manifest": manifest})
+        client.coordinator.once.side_effect = CoordinatorError(409, "rollout_0 is held by another process")
+        with self.assertRaisesRegex(CoordinatorError, "held by another"):
+            client._receive(5)
+        self.assertIsNone(client.weights)
+        client.coordinator.once.side_effect = CoordinatorError(0, "no answer")
+        self.assertEqual(client._receive(5).version, 1)
+
+    def test_a_transfer_that_fails_leaves_nothing_at_the_coordinator(self):
+        client = self.played("actor", lambda path, query: {"nodes": {}})
+        client.backend.create_group("g", ["actor_0", "rollout_0"])
+        with self.assertRaisesRegex(PeerGone, "rollout_0 died"):
+            client.backend.send(SendRequest({"w": Tensor("int8", (1,), b"x")}, 1, "g"))
+        client.coordinator.once.assert_called_once_with("GET", "/clear_weight_meta?update_id=g%2Factor_0%3Erollout_0%2F1")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ import { shownHost } from "@muster/http";
 import { errors } from "../errors.ts";
 import type { MetricsCollector } from "../metrics/collector.ts";
 import type { CoordinatorCalls } from "./coordinator-calls.ts";
-import { type Manifest, Package, PackageServer, sha256Of } from "./package-server.ts";
+import { checkedManifest, type Manifest } from "./manifest.ts";
+import { Package, PackageServer, sha256Of } from "./package-server.ts";
 import { pull, sayHeld } from "./pull.ts";
 import type { TensorDict, TensorFusion } from "./tensors.ts";
 
@@ -71,6 +72,9 @@ interface Group {
   readonly members: readonly string[];
   readonly counts: Map<string, number>;
 }
+
+/** Longest time to tell a source that its package is held. */
+const confirmMs = 10_000;
 
 /** Bytes over TCP; what a Python process has in memory of the same host is read there. */
 export class TcpBackend {
@@ -157,9 +161,14 @@ export class TcpBackend {
     this.#server.remove(key);
   }
 
-  /** The tensors of a manifest, verified. @throws MUSTER_ERR_PEER_GONE */
-  async fetch(manifest: Manifest, source: string): Promise<TensorDict> {
-    const buffers = await pull(manifest, this.#pullOptions(source));
+  /**
+   * The tensors of a manifest, verified.
+   *
+   * @param limitMs - Longest time; default that of the backend.
+   * @throws MUSTER_ERR_PEER_GONE
+   */
+  async fetch(manifest: Manifest, source: string, limitMs = this.#options.timeoutMs): Promise<TensorDict> {
+    const buffers = await pull(manifest, this.#pullOptions(source, limitMs));
     const { fusion } = this.#options;
     const parts = buffers.map((buffer, i) => fusion.unfuse({ buffer, rows: manifest.buffers[i]?.tensors ?? [] }));
     return Object.assign({}, ...parts);
@@ -167,7 +176,7 @@ export class TcpBackend {
 
   /** Tells a source that its package is held here. */
   confirm(manifest: Manifest, source: string): Promise<boolean> {
-    return sayHeld(manifest, this.nodeId, this.#pullOptions(source));
+    return sayHeld(manifest, this.nodeId, this.#pullOptions(source, confirmMs));
   }
 
   /** Ids of all living nodes. */
@@ -183,9 +192,9 @@ export class TcpBackend {
     return this.#server.close();
   }
 
-  #pullOptions(source: string) {
-    const { metrics, signal, timeoutMs } = this.#options;
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
+  #pullOptions(source: string, limitMs: number) {
+    const { metrics, signal } = this.#options;
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(Math.max(1, Math.ceil(limitMs)))]);
     return { metrics, signal: limit, address: this.#peers.get(source) };
   }
 
@@ -214,8 +223,21 @@ export class TcpBackend {
       });
       await this.#untilHeld(made, receivers);
       await calls.get("/clear_weight_meta", { update_id: sent.key });
+    } catch (error) {
+      await this.#abandon(sent.key);
+      throw error;
     } finally {
       this.withdraw(sent.key);
+    }
+  }
+
+  /** Whoever comes late to what failed hears that it is over, and the coordinator keeps nothing of it. */
+  async #abandon(key: string): Promise<void> {
+    try {
+      await this.#options.calls.getOnce("/clear_weight_meta", { update_id: key });
+    } catch {
+      // It ends there by itself when nobody adds to it.
+      this.#options.metrics.recordError("clear");
     }
   }
 
@@ -241,8 +263,8 @@ export class TcpBackend {
     for (;;) {
       const leftS = Math.max(0.1, Math.min(20, (endMs - performance.now()) / 1_000));
       const query = { update_id: key, index: 0, wait_timeout_s: leftS.toFixed(3) };
-      const [entry] = await calls.get<readonly { metadata: { manifest: Manifest } }[]>("/recv_weight_meta", query);
-      if (entry !== undefined) return this.#received(entry.metadata.manifest, source, names);
+      const [entry] = await calls.get<readonly { metadata?: { manifest?: unknown } }[]>("/recv_weight_meta", query);
+      if (entry !== undefined) return this.#received(checkedManifest(entry.metadata?.manifest, source), source, names);
       if (!(await this.living()).has(source)) throw errors.PeerGone({ address: source, reason: "is not there" });
       if (performance.now() > endMs)
         throw errors.PeerGone({ address: source, reason: `sent nothing within ${timeoutMs} ms` });

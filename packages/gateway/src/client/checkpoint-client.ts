@@ -6,7 +6,9 @@ import { errors } from "../errors.ts";
 import { MetricsCollector } from "../metrics/collector.ts";
 import { TcpBackend } from "./backend.ts";
 import { CoordinatorCalls } from "./coordinator-calls.ts";
-import type { Manifest, Package } from "./package-server.ts";
+import type { Manifest } from "./manifest.ts";
+import { type Offer, OfferWatch } from "./offer-watch.ts";
+import type { Package } from "./package-server.ts";
 import { type TensorDict, TensorFusion } from "./tensors.ts";
 
 /** A whole version, verified. */
@@ -61,12 +63,8 @@ export interface UpdateGroups {
   readonly need_update_ref: boolean;
 }
 
-interface Offer {
-  readonly version: number | null;
-  readonly sender: string | null;
-  readonly manifest: Manifest | null;
-}
-type WholeOffer = { readonly [K in keyof Offer]: NonNullable<Offer[K]> };
+/** Longest wait for the coordinator to say whose a rank is; one that is away does not hold weights up. */
+const lifeMs = 2_000;
 
 /** One process of a role. */
 export class CheckpointEngineClient {
@@ -83,7 +81,9 @@ export class CheckpointEngineClient {
   readonly #incarnation = randomUUID();
   readonly #timeoutMs: number;
   #beating: Promise<void> = Promise.resolve();
-  #published: readonly string[] = [];
+  #offered: readonly string[] = [];
+  #keys = 0;
+  #updating: Promise<unknown> = Promise.resolve();
   /** Newest version published here: a coordinator that began empty does not know it. */
   #version = 0;
   #isLeaving = false;
@@ -174,30 +174,49 @@ export class CheckpointEngineClient {
     return this.#update(groups?.need_update_ref ? ["actor_fwd", "reference"] : ["actor_fwd"], tensors, version);
   }
 
-  /** The next whole version after the one held. @throws MUSTER_ERR_WEIGHTS_LATE; then `weights` is what it was. */
+  /**
+   * The next whole version after the one held.
+   *
+   * @throws MUSTER_ERR_WEIGHTS_LATE with the reason; then `weights` is what it was. MUSTER_ERR_COORDINATOR_REFUSED when another process has the rank.
+   */
   async recvWeight(timeoutSeconds = this.#timeoutMs / 1_000): Promise<Weights> {
     const endMs = performance.now() + timeoutSeconds * 1_000;
+    const watch = new OfferWatch({
+      ...{ calls: this.#calls, metrics: this.metrics, role: this.role, endMs, signal: this.#ending.signal },
+      after: this.weights?.version ?? 0,
+    });
     for (;;) {
-      const offers = await this.#offers(this.weights?.version ?? 0, endMs);
       try {
+        const offers = await watch.next();
         const parts: TensorDict[] = [];
-        for (const { manifest, sender } of offers) parts.push(await this.backend.fetch(manifest, sender));
-        const version = offers[0]?.version ?? 0;
-        this.weights = {
-          version,
-          digest: digestOf(offers.map(({ manifest }) => manifest)),
-          tensors: Object.assign({}, ...parts),
-        };
+        for (const { manifest, sender } of offers)
+          parts.push(await this.backend.fetch(manifest, sender, endMs - performance.now()));
+        await this.#refuseLost();
+        const [first] = offers;
+        const digest = digestOf(offers.map(({ manifest }) => manifest));
+        this.weights = { version: first?.version ?? 0, digest, tensors: Object.assign({}, ...parts) };
+        await Promise.all(offers.map(({ manifest, sender }) => this.backend.confirm(manifest, sender)));
+        return this.weights;
       } catch (error) {
-        // The source died or went on. What is held stays; the next offer is another one.
-        if (!hasCode(error, "MUSTER_ERR_PEER_GONE") || performance.now() > endMs || this.#ending.signal.aborted)
-          throw error;
+        // The source died, went on, or says what makes no sense. What is held stays; the next offer is another one.
+        if (!hasCode(error, "MUSTER_ERR_PEER_GONE") || this.#ending.signal.aborted) throw error;
         this.metrics.recordError("source");
+        watch.blame(error);
+        if (performance.now() > endMs) throw watch.late();
         await this.#pause(200);
-        continue;
       }
-      await Promise.all(offers.map(({ manifest, sender }) => this.backend.confirm(manifest, sender)));
-      return this.weights;
+    }
+  }
+
+  /** Whoever was frozen until another process got its rank must not say under that rank what it holds. */
+  async #refuseLost(): Promise<void> {
+    try {
+      await this.#calls.getOnce("/heartbeat", this.#life(), { endMs: performance.now() + lifeMs });
+    } catch (error) {
+      const status = error instanceof MusterError ? error.params.status : undefined;
+      if (status !== 409) return;
+      this.isRegistered = false;
+      throw error;
     }
   }
 
@@ -212,6 +231,15 @@ export class CheckpointEngineClient {
     this.isRegistered = true;
   }
 
+  async #registerAgain(port: number): Promise<void> {
+    try {
+      await this.#register(port);
+    } catch {
+      this.metrics.recordError("register");
+      this.isRegistered = false;
+    }
+  }
+
   #life() {
     return { role: this.role, rank: this.rank ?? 0, incarnation: this.#incarnation };
   }
@@ -220,45 +248,71 @@ export class CheckpointEngineClient {
     const intervalMs = (this.#options.heartbeatIntervalSeconds ?? 5) * 1_000;
     while (await this.#pause(intervalMs * (0.8 + Math.random() / 5))) {
       try {
-        await this.#calls.getOnce("/heartbeat", this.#life());
+        // One that is lost on its way must not keep the next one waiting.
+        const endMs = performance.now() + Math.max(intervalMs, lifeMs);
+        await this.#calls.getOnce("/heartbeat", this.#life(), { endMs });
       } catch (error) {
         // Unknown because it left: it must not come back.
         if (this.#isLeaving || this.#ending.signal.aborted) return;
         this.metrics.recordError("heartbeat");
         const status = error instanceof MusterError ? error.params.status : undefined;
         // Forgotten: the coordinator began empty. With 409 another process has the rank, and this one must not act under it.
-        if (status === 404) await this.#register(port).catch(() => this.metrics.recordError("register"));
+        if (status === 404) await this.#registerAgain(port);
         if (status === 409) this.isRegistered = false;
       }
     }
   }
 
-  async #update(roles: readonly string[], tensors: TensorDict, asked?: number): Promise<UpdateResult> {
+  /** One after the other: each has a version of its own. */
+  #update(roles: readonly string[], tensors: TensorDict, asked?: number): Promise<UpdateResult> {
+    const updated = this.#updating.then(() => this.#published(roles, tensors, asked));
+    this.#updating = updated.catch(() => {});
+    return updated;
+  }
+
+  async #published(roles: readonly string[], tensors: TensorDict, asked?: number): Promise<UpdateResult> {
     const { pp_rank: stage = 0, pp_size: ppSize = 1 } = this.#options.metadata ?? {};
     const groups = roles.map((role) => `${role}/pp_${stage}`);
-    const offers = await Promise.all(
-      groups.map((group_name) => this.#calls.get<Offer>("/weight_offer", { group_name })),
-    );
-    const version = asked ?? Math.max(this.#version, ...offers.map((offer) => offer.version ?? 0)) + 1;
-    const key = `weights/${stage}/${version}/${this.#incarnation}`;
+    const version = await this.#versionFor(groups, asked);
+    // A key is used once: under that of an update before, its bytes would be served no more.
+    const key = `weights/${stage}/${version}/${this.#incarnation}/${++this.#keys}`;
     const { made, manifest } = this.backend.publish(key, tensors);
     const offer = {
       ...{ version, sender: this.nodeId, incarnation: this.#incarnation },
       manifest: { ...manifest, pp_size: ppSize, quantization_config: this.#options.quantizationConfig ?? null },
     };
+    let offered = 0;
     try {
-      for (const group_name of groups) await this.#calls.post("/offer_weights", { group_name, ...offer });
-    } catch (error) {
-      // Nobody is to read a version whose update failed, and it must not stay in memory.
-      this.backend.withdraw(key);
-      throw error;
+      for (const group_name of groups) {
+        await this.#calls.post("/offer_weights", { group_name, ...offer });
+        offered++;
+      }
+    } finally {
+      if (offered > 0) this.#keep(key, version);
+      // Nobody heard of it, so it must not stay in memory.
+      else this.backend.withdraw(key);
     }
-    this.#version = version;
-    // Whoever still reads the version before may end; the one before that is over.
-    const kept = [...this.#published, key];
-    for (const old of kept.slice(0, -2)) this.backend.withdraw(old);
-    this.#published = kept.slice(-2);
     return this.#untilHeld(made, roles, { version, digest: digestOf([manifest]) });
+  }
+
+  /** The version asked for, or the next one of all groups. @throws MUSTER_ERR_VERSION_OFFERED before anything is offered */
+  async #versionFor(groups: readonly string[], asked: number | undefined): Promise<number> {
+    const offers = await Promise.all(
+      groups.map((group_name) => this.#calls.get<Offer>("/weight_offer", { group_name })),
+    );
+    const newest = offers.map((offer) => offer.version ?? 0);
+    if (asked === undefined) return Math.max(this.#version, ...newest) + 1;
+    const taken = offers.findIndex((offer) => offer.version !== null && offer.version >= asked);
+    if (taken < 0) return asked;
+    throw errors.VersionOffered({ version: asked, newest: newest[taken] ?? 0, group: groups[taken] ?? "" });
+  }
+
+  /** What is offered is served until the second version after it: whoever still reads the one before may end. */
+  #keep(key: string, version: number): void {
+    this.#version = version;
+    const kept = [...this.#offered, key];
+    for (const old of kept.slice(0, -2)) this.backend.withdraw(old);
+    this.#offered = kept.slice(-2);
   }
 
   async #untilHeld(
@@ -290,31 +344,6 @@ export class CheckpointEngineClient {
     const ask = (group_name: string) => this.#calls.get<Offer>("/weight_offer", { group_name });
     const offers = await Promise.all(groups.map((group) => this.#unlessAway(() => ask(group), null)));
     return offers.some((offer) => (offer?.version ?? 0) > version);
-  }
-
-  /** Offers of one version by every stage of the pipeline. */
-  async #offers(after: number, endMs: number): Promise<readonly WholeOffer[]> {
-    for (let floor = after; ; ) {
-      const first = await this.#offer(0, floor, endMs);
-      const offers = [first];
-      for (let stage = 1; stage < (first.manifest.pp_size ?? 1); stage++)
-        offers.push(await this.#offer(stage, floor, endMs));
-      const newest = Math.max(...offers.map(({ version }) => version));
-      if (offers.every(({ version }) => version === newest)) return offers;
-      floor = newest - 1;
-    }
-  }
-
-  async #offer(stage: number, after: number, endMs: number): Promise<WholeOffer> {
-    const group_name = `${this.role}/pp_${stage}`;
-    for (;;) {
-      const leftS = (endMs - performance.now()) / 1_000;
-      if (leftS <= 0) throw errors.WeightsLate({ version: after, role: this.role });
-      const query = { group_name, after_version: after, wait_timeout_s: Math.max(0.1, Math.min(20, leftS)).toFixed(3) };
-      const offer = await this.#unlessAway(() => this.#calls.get<Offer>("/weight_offer", query), null);
-      if (offer !== null && offer.manifest !== null && offer.sender !== null && (offer.version ?? 0) > after)
-        return offer as WholeOffer;
-    }
   }
 
   async #unlessAway<T>(call: () => Promise<T>, otherwise: T): Promise<T> {

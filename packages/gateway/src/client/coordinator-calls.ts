@@ -15,8 +15,20 @@ export interface CallOptions {
   readonly signal: AbortSignal;
 }
 
+/** How long one call may take, with all its tries. */
+export interface CallLimit {
+  /** As `performance.now()` counts; tries end then. */
+  readonly endMs?: number;
+}
+
 type Value = string | number | boolean | undefined;
 const timeoutMs = 30_000;
+
+interface Call extends CallLimit {
+  readonly method: string;
+  readonly path: string;
+  readonly body?: unknown;
+}
 
 /** A coordinator at an address. What may pass by itself (no answer, 429, 503) is tried again, later each time. */
 export class CoordinatorCalls {
@@ -27,45 +39,48 @@ export class CoordinatorCalls {
   }
 
   /** GET. @throws MUSTER_ERR_COORDINATOR_REFUSED, MUSTER_ERR_COORDINATOR_GONE */
-  get<T>(path: string, query: Readonly<Record<string, Value>> = {}): Promise<T> {
-    return this.#retried("GET", path + queryOf(query), undefined);
+  get<T>(path: string, query: Readonly<Record<string, Value>> = {}, limit: CallLimit = {}): Promise<T> {
+    return this.#retried({ method: "GET", path: path + queryOf(query), ...limit });
   }
 
   /** POST. @throws as `get`. */
   post<T>(path: string, body: unknown): Promise<T> {
-    return this.#retried("POST", path, body);
+    return this.#retried({ method: "POST", path, body });
   }
 
   /** DELETE. @throws as `get`. */
   delete<T>(path: string, query: Readonly<Record<string, Value>>): Promise<T> {
-    return this.#retried("DELETE", path + queryOf(query), undefined);
+    return this.#retried({ method: "DELETE", path: path + queryOf(query) });
   }
 
   /** One GET without retries. @throws as `get`. */
-  getOnce<T>(path: string, query: Readonly<Record<string, Value>>): Promise<T> {
-    return this.#once("GET", path + queryOf(query), undefined);
+  getOnce<T>(path: string, query: Readonly<Record<string, Value>>, limit: CallLimit = {}): Promise<T> {
+    return this.#once({ method: "GET", path: path + queryOf(query), ...limit });
   }
 
-  async #retried<T>(method: string, path: string, body: unknown): Promise<T> {
+  async #retried<T>(call: Call): Promise<T> {
     const { maxRetries = 3, retryDelaySeconds = 1, signal } = this.#options;
     for (let attempt = 0; ; attempt++) {
       try {
-        return await this.#once(method, path, body);
+        return await this.#once(call);
       } catch (error) {
         const mayPass = error instanceof MusterError && error.retryable;
-        if (!mayPass || attempt >= maxRetries || signal.aborted) throw error;
         // Half of the delay is drawn, so that many clients do not come back at once.
-        await sleep(retryDelaySeconds * 1_000 * 2 ** attempt * (0.5 + Math.random() / 2), undefined, { signal });
+        const delayMs = retryDelaySeconds * 1_000 * 2 ** attempt * (0.5 + Math.random() / 2);
+        const isOver = performance.now() + delayMs > (call.endMs ?? Number.POSITIVE_INFINITY);
+        if (!mayPass || attempt >= maxRetries || isOver || signal.aborted) throw error;
+        await sleep(delayMs, undefined, { signal });
       }
     }
   }
 
-  async #once<T>(method: string, path: string, body: unknown): Promise<T> {
+  async #once<T>({ method, path, body, endMs = Number.POSITIVE_INFINITY }: Call): Promise<T> {
     const { url, token, signal } = this.#options;
     const headers: Record<string, string> = { "content-type": "application/json" };
     if (token !== undefined) headers.authorization = `Bearer ${token}`;
     const wait = Number(new URL(path, url).searchParams.get("wait_timeout_s") ?? 0);
-    const limit = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs + wait * 1_000)]);
+    const leftMs = Math.max(1, Math.ceil(Math.min(timeoutMs + wait * 1_000, endMs - performance.now())));
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(leftMs)]);
     let status: number;
     let answer: { message?: string };
     try {

@@ -5,28 +5,7 @@ import type { AddressInfo } from "node:net";
 import { createServer, type Server, type Socket } from "node:net";
 import { isSameSecret } from "@muster/http";
 import type { MetricsCollector } from "../metrics/collector.ts";
-import type { FusedBuffer, TensorRow } from "./tensors.ts";
-
-/** What a receiver needs to know of a package; it travels through the coordinator. */
-export interface Manifest {
-  readonly key: string;
-  readonly secret: string;
-  readonly address: string;
-  readonly buffers: readonly {
-    readonly bytes: number;
-    readonly digest: string;
-    readonly tensors: readonly TensorRow[];
-  }[];
-  /** Memory that processes of the same host can read; null when there is none. */
-  readonly memory: {
-    readonly boot_id: string;
-    readonly pid: number;
-    readonly fd: number;
-    readonly offsets: readonly number[];
-  } | null;
-  readonly pp_size?: number;
-  readonly quantization_config?: unknown;
-}
+import type { FusedBuffer } from "./tensors.ts";
 
 /** Buffers under a key, and who said that it holds them. */
 export class Package {

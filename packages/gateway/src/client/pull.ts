@@ -6,7 +6,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import type { MetricsCollector } from "../metrics/collector.ts";
-import { type Manifest, sha256Of } from "./package-server.ts";
+import type { Manifest } from "./manifest.ts";
+import { sha256Of } from "./package-server.ts";
 
 /** How a package is fetched. */
 export interface PullOptions {
@@ -73,9 +74,9 @@ async function mapped({ memory, buffers }: Manifest): Promise<readonly Uint8Arra
 
 async function fetched(manifest: Manifest, options: PullOptions): Promise<readonly Uint8Array[]> {
   const address = options.address ?? manifest.address;
-  const buffers = manifest.buffers.map(({ bytes }) => new Uint8Array(bytes));
-  const got = buffers.map(() => 0);
   const gone = (reason: string, cause?: unknown) => errors.PeerGone({ address, reason }, cause);
+  const buffers = manifest.buffers.map(({ bytes }, i) => roomFor(bytes, (reason) => gone(`buffer ${i} ${reason}`)));
+  const got = buffers.map(() => 0);
   for (let attempt = 0; ; attempt++) {
     try {
       await fetchAll(manifest, { buffers, got }, await dial(address, options.signal));
@@ -89,6 +90,14 @@ async function fetched(manifest: Manifest, options: PullOptions): Promise<readon
   const odd = buffers.findIndex((buffer, i) => sha256Of(buffer) !== manifest.buffers[i]?.digest);
   if (odd >= 0) throw gone(`buffer ${odd} of ${manifest.key} has another digest than announced`);
   return buffers;
+}
+
+function roomFor(bytes: number, gone: (reason: string) => Error): Uint8Array {
+  try {
+    return new Uint8Array(bytes);
+  } catch {
+    throw gone(`is to have ${bytes} bytes, for which there is no memory here`);
+  }
 }
 
 async function fetchAll(

@@ -55,7 +55,7 @@ export class TensorFusion {
     let end = 0;
     const types = [...new Set(named.map(([, { dtype }]) => dtype))];
     for (const [name, tensor] of types.flatMap((type) => named.filter(([, { dtype }]) => dtype === type))) {
-      const expected = numelOf(tensor.shape) * sizeOf(name, tensor.dtype);
+      const expected = bytesOfRow({ name, ...tensor });
       if (tensor.data.byteLength !== expected)
         throw new RangeError(`data: ${name} has ${tensor.data.byteLength} bytes, and its shape ${expected}`);
       offsets.set(name, end);
@@ -73,7 +73,7 @@ export class TensorFusion {
   /** The tensors again, as views of the buffer. @throws RangeError when one would lie outside of it. */
   unfuse({ buffer, rows }: FusedBuffer): TensorDict {
     const entries = rows.map(({ name, dtype, shape, offset }): readonly [string, Tensor] => {
-      const bytes = numelOf(shape) * sizeOf(name, dtype);
+      const bytes = bytesOfRow({ name, dtype, shape });
       if (!Number.isSafeInteger(offset) || offset < 0 || !(offset + bytes <= buffer.byteLength))
         throw new RangeError(`offset: ${name} does not lie in the buffer`);
       return [name, { dtype, shape, data: buffer.subarray(offset, offset + bytes) }];
@@ -88,11 +88,14 @@ export class TensorFusion {
   }
 }
 
-const numelOf = (shape: readonly number[]): number => shape.reduce((product, each) => product * each, 1);
-
-function sizeOf(name: string, dtype: string): number {
+/** Bytes of a tensor. @throws what `wrong` makes of a type that is unknown, a RangeError by default */
+export function bytesOfRow(
+  { name, dtype, shape }: Pick<TensorRow, "name" | "dtype" | "shape">,
+  wrong: (reason: string) => Error = (reason) => new RangeError(`dtype: ${reason}`),
+): number {
   const size = Object.hasOwn(sizes, dtype) ? sizes[dtype] : undefined;
-  if (size === undefined)
-    throw new RangeError(`dtype: ${dtype} of ${name} is unknown; use one of ${Object.keys(sizes).join(", ")}`);
-  return size;
+  if (size === undefined) throw wrong(`${dtype} of ${name} is unknown; use one of ${Object.keys(sizes).join(", ")}`);
+  return numelOf(shape) * size;
 }
+
+const numelOf = (shape: readonly number[]): number => shape.reduce((product, each) => product * each, 1);
