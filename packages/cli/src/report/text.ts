@@ -55,7 +55,18 @@ export function shorten(text: string, limit: number): string {
 /** Writes a number with digits after the point, grouped by thousands; `–` when it is none. */
 export function figure(value: number | null | undefined, digits = 0): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return withDigits(digits).format(value);
+}
+
+/** By digits after the point: to make one takes longer than a page of figures. */
+const formats = new Map<number, Intl.NumberFormat>();
+
+function withDigits(digits: number): Intl.NumberFormat {
+  const format =
+    formats.get(digits) ??
+    new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  formats.set(digits, format);
+  return format;
 }
 
 /** Writes a share as per cent, `95.1 %`. */
