@@ -62,8 +62,8 @@ export function chainDigest(): FileDigest {
   };
 }
 
-/** Memory for one piece at a time. */
-export type LaneBuffer = () => Uint8Array;
+/** Memory of a lane, for one piece at a time, by number: it has the same under a number again. */
+export type LaneBuffer = (nth?: number) => Uint8Array;
 
 /**
  * Memory for pieces, by number. Who works on pieces again and again takes the same, since memory that is new costs as much as a copy into it. It is shared
@@ -96,7 +96,7 @@ export async function inLanes<P extends Piece>(
     for (let piece = pieces[next++]; piece && !hasFailed; piece = pieces[next++]) {
       const { bytes } = piece;
       try {
-        await work(piece, () => memory.at(lane, bytes));
+        await work(piece, (nth = 0) => memory.at(nth * lanes + lane, bytes));
       } catch (error) {
         hasFailed = true;
         throw error;
@@ -108,20 +108,24 @@ export async function inLanes<P extends Piece>(
 }
 
 /**
- * Copies a piece of a file whose parts follow each other.
+ * A piece of a file whose parts follow each other: where it lies, or a copy.
  *
+ * @param memory - For a copy, where the piece is not all in one part that is a buffer.
  * @throws What a source throws.
  */
-export async function copyPiece(
+export async function pieceOf(
   parts: readonly (Uint8Array | ByteSource)[],
   { from, bytes }: Piece,
-  into: Uint8Array,
-): Promise<void> {
+  memory: () => Uint8Array,
+): Promise<Uint8Array> {
   let at = 0;
   const copies: Promise<void>[] = [];
+  let into: Uint8Array | null = null;
   for (const part of parts) {
     const [start, end] = [Math.max(from, at), Math.min(from + bytes, at + part.length)];
+    if (part instanceof Uint8Array && end - start === bytes) return part.subarray(start - at, end - at);
     if (start < end) {
+      into ??= memory();
       const target = into.subarray(start - from, end - from);
       if (part instanceof Uint8Array) target.set(part.subarray(start - at, end - at));
       else copies.push(part.copyTo(target, start - at));
@@ -129,4 +133,5 @@ export async function copyPiece(
     at += part.length;
   }
   await Promise.all(copies);
+  return into ?? new Uint8Array();
 }

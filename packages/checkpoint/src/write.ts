@@ -29,7 +29,7 @@ export interface WriteOptions {
 const takenCodes: readonly string[] = ["EEXIST", "ENOTEMPTY", "ENOTDIR"];
 
 /**
- * Writes a content as a new folder: files → flush → read back → manifest → flush → read back → rename → flush of the root.
+ * Writes a content as a new folder: files → read back → flush → manifest → flush → read back → rename → flush of the root.
  *
  * @param temporary - Path of an empty folder in the root, which becomes the checkpoint.
  * @returns What was written, durable and verified.

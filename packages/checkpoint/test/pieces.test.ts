@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { beforeEach, expect, it } from "vitest";
 import { type CheckpointStore, openCheckpointStore } from "../src/index.ts";
 import { decodeManifest, encodeManifest } from "../src/manifest.ts";
-import { chainDigest, copyPiece, inLanes, PieceMemory, piecesOf } from "../src/pieces.ts";
+import { chainDigest, inLanes, PieceMemory, pieceOf, piecesOf } from "../src/pieces.ts";
 import { contentOf, expectedOf, loadedOf, never } from "./content.ts";
 import { MemoryDisk, systemError } from "./disk.ts";
 
@@ -141,9 +141,20 @@ it("a source is asked for its bytes of a piece, and not at all where it has none
     copyTo: async (into: Uint8Array, from: number) => void asked.push(`${name} ${from} ${into.length}`),
   });
   const parts = ["a", "b", "c"].map(source);
-  await copyPiece(parts, { index: 0, from: 4, bytes: 4 }, new Uint8Array(4));
-  await copyPiece(parts, { index: 0, from: 3, bytes: 3 }, new Uint8Array(3));
+  await pieceOf(parts, { index: 0, from: 4, bytes: 4 }, () => new Uint8Array(4));
+  await pieceOf(parts, { index: 0, from: 3, bytes: 3 }, () => new Uint8Array(3));
   expect(asked).toEqual(["b 0 4", "a 3 1", "b 0 2"]);
+});
+
+it("a piece is a view where one buffer has all of it, and else a copy of what the parts have", async () => {
+  const [header, body] = [Uint8Array.of(1, 2, 3), Uint8Array.of(4, 5, 6, 7)];
+  const none = (): Uint8Array => expect.fail("no copy is needed");
+  const inBody = await pieceOf([header, body], { index: 0, from: 4, bytes: 3 }, none);
+  expect([inBody, inBody.buffer === body.buffer]).toEqual([Uint8Array.of(5, 6, 7), true]);
+  expect(await pieceOf([header, body], { index: 0, from: 3, bytes: 4 }, none)).toEqual(body);
+  const memory = new Uint8Array(4);
+  const across = await pieceOf([header, body], { index: 0, from: 1, bytes: 4 }, () => memory);
+  expect([across, across === memory]).toEqual([Uint8Array.of(2, 3, 4, 5), true]);
 });
 
 it("no piece is begun after one has failed, and what has begun is waited for", async () => {
