@@ -1,7 +1,7 @@
 /** When a checkpoint counts: only once as many hosts as the job asks for have it. And what it says of the groups that it covers. */
 import { describe, expect, it } from "vitest";
 import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply-checkpoint.ts";
-import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
+import { isSaveDue, planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
 import { planQuorum, quorumText } from "../src/controller/checkpoints/quorum.ts";
 import type { ControllerEffect } from "../src/controller/events.ts";
@@ -45,12 +45,23 @@ describe("a checkpoint with a quorum of two hosts", () => {
       expect(Object.keys(state.history)).toEqual(["3", "4"]);
       expect(effects).toEqual([]);
     }
+    expect(two.state.checkpoints.copies).toEqual([copyOn("a", 4)]);
+  });
+
+  it("counts by copies of the same version, and remembers 64 that do not count", () => {
+    const other = { ...copyOn("a", 4), version: 5 };
+    const state = wanting({ checkpoints: { ...wanting().checkpoints, copies: [other] } });
+    expect(saved(state, "c2").state.checkpoints).toMatchObject({ saved: null, copies: [other, copyOn("b", 4)] });
+    const copies = Array.from({ length: 64 }, (_, i) => ({ ...copyOn("a", 4), version: 9, path: `/c/a${i}` }));
+    const many = wanting({ checkpoints: { ...wanting().checkpoints, copies } });
+    expect(saved(many, "c2").state.checkpoints.copies).toEqual([...copies.slice(1), copyOn("b", 4)]);
   });
 
   it("counts with the second host: it is announced once, and what it covers may go", () => {
     const { state, effects } = saved(saved(wanting(), "c0").state, "c2");
     expect(state.checkpoints).toMatchObject({ saved: { step: 4, host: "a" }, wantedStep: null });
     expect(state.checkpoints.copies).toBeUndefined();
+    expect(state.checkpoints.superseded, "both of them stay").toBeUndefined();
     expect(state.fallback.older).toMatchObject([{ step: 4, host: "b" }]);
     expect(state.history).toEqual({});
     expect(bodiesOf(effects, "checkpoint.kept")).toMatchObject([{ step: 4 }]);
@@ -114,6 +125,11 @@ describe("a checkpoint with a quorum of two hosts", () => {
     ]);
     const said = short?.state as ControllerState;
     expect(planQuorum(said)).toBeNull();
+    const lonely = without(wanting(), "c2");
+    const wanted = { ...lonely.checkpoints, wantedStep: null };
+    expect(planQuorum({ ...lonely, checkpoints: wanted })).toBeNull();
+    expect(planQuorum({ ...lonely, plan: { ...plan, checkpointReplicas: 0 } })).toBeNull();
+    expect(planQuorum({ ...lonely, plan: { ...plan, checkpointReplicas: 1 } })?.effects).toHaveLength(1);
     const back = planQuorum({ ...said, members: wanting().members });
     expect(back?.effects).toEqual([]);
     expect(planQuorum(without(back?.state as ControllerState, "c2"))?.effects).toHaveLength(1);
@@ -126,6 +142,10 @@ describe("a checkpoint with a quorum of two hosts", () => {
     expect(planCheckpoint(next(6))?.state.checkpoints.wantedStep).toBe(6);
     const healed = { ...next(5), members: wanting().members };
     expect(planCheckpoint(healed)?.state.checkpoints.wantedStep).toBe(5);
+    const copied = { ...next(5), checkpoints: { ...next(5).checkpoints, copies: [copyOn("b", 5)] } };
+    expect(planCheckpoint(copied)?.state.checkpoints.wantedStep).toBe(5);
+    const elsewhere = { ...next(5), checkpoints: { ...next(5).checkpoints, copies: [copyOn("b", 4)] } };
+    expect(planCheckpoint(elsewhere)).toBeNull();
   });
 });
 
@@ -183,6 +203,11 @@ describe("two hosts of which one writes a version while the job goes on to the n
     expect(counted.size - 1).toBeGreaterThanOrEqual(Math.floor((plan.steps - 5) / (a + b)));
   });
 
+  it("still waits at the step before the last one", () => {
+    const state = committed(outOfPhase(), plan.steps - 1);
+    expect([saveOf(state, "c0"), saveOf(state, "c2")]).toEqual([4, null]);
+  });
+
   it("waits for nobody at the last step, and while somebody has the version already", () => {
     const last = committed(outOfPhase(), plan.steps);
     expect([saveOf(last, "c0"), saveOf(last, "c2")]).toEqual([4, plan.steps]);
@@ -198,6 +223,22 @@ describe("two hosts of which one writes a version while the job goes on to the n
   });
 });
 
+describe("who takes a checkpoint of a version that only checkpoint actors have", () => {
+  it("has it from the others, and from itself where it is the only one", () => {
+    const { weights } = wanting();
+    const held = { step: 4, lineage: 0, version: 4, sections: weights?.sections ?? [] };
+    const memory = { held, asked: null, retryAtMs: 0, failures: 0, isTooLarge: false, misses: 0 };
+    const keeping = (...ids: readonly string[]): ControllerState =>
+      ids.reduce((next, id) => withMember(next, id, { addresses: [id], memory }), without(wanting(), "p0"));
+    const sources = (state: ControllerState) =>
+      bodiesOf(planCheckpoint(state)?.effects ?? [], "checkpoint.save").map(({ holders }) =>
+        holders.map(({ id }) => id),
+      );
+    expect(sources(keeping("c0"))).toEqual([["c0"], ["c0"], ["c0"]]);
+    expect(sources(keeping("c0", "c1"))).toEqual([["c1"], ["c0"], ["c0", "c1"].reverse()]);
+  });
+});
+
 describe("a checkpoint that nobody wants", () => {
   const failing = { step: 4, lineage: 0, version: 4, cause: "no space" };
 
@@ -207,6 +248,8 @@ describe("a checkpoint that nobody wants", () => {
     const later = { ...failed, nowMs: failed.nowMs + 60_000 };
     expect(planCheckpoint(later)).toBeNull();
     expect(ordered({ ...later, plan })).toContain("c0");
+    const due = { ...state, checkpoints: { ...state.checkpoints, wantedStep: null } };
+    expect([isSaveDue(due), isSaveDue({ ...due, plan })]).toEqual([false, true]);
   });
 
   it("is not marked as wanted while there are no weights to save", () => {
@@ -235,10 +278,15 @@ describe("the watermark of a checkpoint", () => {
 
   it("never goes back behind what is purged", () => {
     expect(watermark(wanting({ history: {}, purgedSeq: 77 }))).toBe(77);
+    expect(watermark(wanting({ history: {} })), "of a checkpoint that covers no message").toBe(0);
+    expect(watermark(wanting({ history: { 4: [receiptOf(4, 0, { streamSeq: 1 })] } }))).toBe(2);
   });
 });
 
 it("what a checkpoint lacks names the hosts that there are", () => {
   expect(quorumText(wanting(), 4)).toContain("there is 2 (a, b)");
   expect(quorumText(without(wanting(), "c0", "c1", "c2"), 4)).toContain("there is none");
+  const copies = Array.from({ length: 10 }, (_, i) => copyOn(`z${i}`, 4));
+  const many = without(wanting({ checkpoints: { ...wanting().checkpoints, copies } }), "c0", "c1", "c2");
+  expect(quorumText(many, 4)).toContain("there is 10 (z0, z1, z2, z3, z4, z5, z6, z7 and 2 more)");
 });

@@ -217,10 +217,20 @@ describe("an import", () => {
     });
     expect(said(effects)).toEqual(["2 of 3 groups are taken; 1 were settled already"]);
     expect(state.groups[4]?.receipts[0]?.streamSeq).toBe(400);
+    const one = operate(state, "groups.import", { weights, receipts: three.slice(0, 1), commandId: "c-1" });
+    expect(said(one.effects)).toEqual(["0 of 1 groups are taken; 1 were settled already"]);
     const last = operate(state, "groups.import", { weights, receipts: [receiptOf(4, 3)] });
     expect(last.state.step.state).toBe("running");
     const again = operate(last.state, "groups.import", { weights, receipts: three, commandId: "c-2" });
     expect(said(again.effects)).toEqual(["0 of 3 groups are taken; 3 were settled already"]);
+  });
+
+  it("takes the first result of a group that it names twice, and counts it once", () => {
+    const twice = [receiptOf(4, 0, { streamSeq: 700, completed: 1, aborted: 1 }), receiptOf(4, 0, { streamSeq: 701 })];
+    const { state, effects } = operate(at(0), "groups.import", { weights, receipts: twice });
+    expect(said(effects)).toEqual(["1 of 2 groups are taken; 1 were settled already"]);
+    expect(state.groups[4]?.receipts[0]?.streamSeq).toBe(700);
+    expect([state.dropped.duplicate, state.givenUp.recent]).toEqual([0, [{ trajectories: 2, givenUp: 1 }]]);
   });
 
   it("counts what is sampled again because it is too old for its step by now", () => {

@@ -88,7 +88,7 @@ export function planQuorum(state: ControllerState): Change<ControllerState> | nu
 
 /** What a checkpoint lacks to count, and what to do about it. Pure. */
 export function quorumText(state: ControllerState, step: number): string {
-  const hosts = hostsFor(state, step, membersOf(state, "checkpoint")).slice(0, 8);
+  const hosts = hostsFor(state, step, membersOf(state, "checkpoint"));
   const found = hosts.length > 0 ? `${hosts.length} (${listText(hosts)})` : "none";
   return `checkpoint.quorum = ${quorumOf(state)} hosts must have it, and of those with a checkpoint actor or a copy there is ${found}; start "muster checkpoint" on another host`;
 }

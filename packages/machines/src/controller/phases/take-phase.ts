@@ -23,7 +23,7 @@ const says = { both: "samples and trains", rollout: "only samples", update: "onl
 
 /**
  * Takes groups that lie in the groups stream already. What could not be true, or was sampled by other weights than those that the job has, is
- * refused as a whole; of the rest the first result of a group wins, and what is trained stays trained. Pure.
+ * refused as a whole; of the rest the first result of a group wins, here and before, and what is trained stays trained. Pure.
  */
 export function takeImport(
   state: ControllerState,
@@ -31,14 +31,16 @@ export function takeImport(
 ): CommandOutcome {
   const refusal = refusalOfImport(state, weights, receipts);
   if (refusal !== null) return { state, refusal };
-  const open = receipts.filter((receipt) => isOpen(state, receipt));
-  const noted = noteReceipts(state, open, []);
-  const next = open.reduce((now, receipt) => settleReceipt(now, receipt), noted);
-  const settled = open.filter(({ step, index }) => next.groups[step]?.receipts[index]).length;
+  const taking = new Map<string, GroupReceipt>();
+  for (const receipt of receipts) {
+    const key = `${receipt.step}.${receipt.index}`;
+    if (isOpen(state, receipt) && !taking.has(key)) taking.set(key, receipt);
+  }
+  const open = [...taking.values()];
+  const next = open.reduce((now, receipt) => settleReceipt(now, receipt), noteReceipts(state, open, []));
   const known = receipts.length - open.length;
-  const gone = open.length - settled;
-  const more = [...(known > 0 ? [`${known} were settled already`] : []), ...(gone > 0 ? [`${gone} are too old`] : [])];
-  return taken(next, [`${settled} of ${receipts.length} groups are taken`, ...more].join("; "));
+  const more = known > 0 ? `; ${known} were settled already` : "";
+  return taken(next, `${open.length} of ${receipts.length} groups are taken${more}`);
 }
 
 function refusalOfImport(
