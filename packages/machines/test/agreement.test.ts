@@ -87,6 +87,14 @@ describe("drift", () => {
     expect(alarm).toMatchObject({ alarm: "drift", detail: expect.stringContaining("10 % of their norm") });
   });
 
+  it("is told of weights with a small norm, and where only one has others", () => {
+    const small = outcome(sketched([0.3, 0.4], [0.3, 0.4], [0.3, 0.45]))?.effects ?? [];
+    expect(bodiesOf(small, "step.committed")[0]?.drift).toBeCloseTo(0.1, 6);
+    const votes = { p0: voteFor(4, "a", { sketch: [3, 4] }), p1: a, p2: voteFor(4, "c", { sketch: [3, 4.5] }) };
+    const [one] = bodiesOf(outcome(job("leader", votes))?.effects ?? [], "step.committed");
+    expect(one).toMatchObject({ drifted: 1, drift: 0.1 });
+  });
+
   it("is not told where it can not be", () => {
     for (const sketches of [
       [
@@ -101,36 +109,36 @@ describe("drift", () => {
 });
 
 describe("a trainer that drifted", () => {
-  const committed = outcome(job("leader"))?.state as ControllerState;
+  const committed = (): ControllerState => outcome(job("leader"))?.state as ControllerState;
   const body = { lineage: 0, version: 4, sections: sectionsOf(4), bytes: 8, durationMs: 1 };
   const holds = (state: ControllerState, id: string): ControllerState =>
     applyHeld(state, reportFrom(state, id, { kind: "weights.held", body: { ...body, addresses: [`unix:${id}`] } }))
       .state;
-  const led = holds(committed, "p0");
-  const pulling = planPulls(led)?.state as ControllerState;
+  const led = (): ControllerState => holds(committed(), "p0");
+  const pulling = (): ControllerState => planPulls(led())?.state as ControllerState;
 
   it("pulls the first rank's state and keeps its place in the mesh, which waits for it", () => {
-    const pulls = bodiesOf(planPulls(led)?.effects ?? [], "weights.pull").slice(0, 2);
+    const pulls = bodiesOf(planPulls(led())?.effects ?? [], "weights.pull").slice(0, 2);
     expect(pulls.map(({ holders }) => holders.map(({ id }) => id))).toEqual([["p0"], ["p0"]]);
-    for (const state of [committed, led, pulling, holds(pulling, "p1")]) expect(planMesh(state)).toBeNull();
-    const next = { ...holds(pulling, "p1"), groups: { 5: groupsOf(5, 4) } };
+    for (const state of [committed(), led(), pulling(), holds(pulling(), "p1")]) expect(planMesh(state)).toBeNull();
+    const next = { ...holds(pulling(), "p1"), groups: { 5: groupsOf(5, 4) } };
     expect(planStepRun(next)).toBeNull();
     expect(linesOf(planStepRun(holds(next, "p2"))?.effects ?? [])).toEqual([
       "p0 step.run",
       "p1 step.run",
       "p2 step.run",
     ]);
-    expect(holds(pulling, "p1").members.p1?.isFollowing).toBe(false);
+    expect(holds(pulling(), "p1").members.p1?.isFollowing).toBe(false);
   });
 
   it("loses its place when it can not get that state, and goes when it does not answer", () => {
     const failure = { lineage: 0, version: 4, cause: "no route" };
-    const failed = applyFailed(pulling, reportFrom(pulling, "p1", { kind: "weights.failed", body: failure })).state;
+    const failed = applyFailed(pulling(), reportFrom(pulling(), "p1", { kind: "weights.failed", body: failure })).state;
     expect(bodiesOf(planMesh(failed)?.effects ?? [], "mesh.build")[0]?.members.map(({ id }) => id)).toEqual([
       "p0",
       "p2",
     ]);
-    const silent = withMember(pulling, "p1", { unanswered: 2 });
+    const silent = withMember(pulling(), "p1", { unanswered: 2 });
     expect(planOverdue({ ...silent, nowMs: 90_000 })?.state.members.p1).toBeUndefined();
   });
 });

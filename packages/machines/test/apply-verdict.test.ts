@@ -111,6 +111,7 @@ describe("a suspect", () => {
       ).state;
     }
     expect(isFlaky(state.members.p1 ?? memberOf("p1", 1))).toBe(true);
+    expect(isFlaky(memberOf("p1", 1, { recoveries: Array(10).fill(1) }))).toBe(false);
     const still = applyVerdict(state, verdict("recover", { id: "p1", incarnation: "p1-i2" })).state;
     expect(still.members.p1?.recoveries, "no more is kept than decides it").toHaveLength(11);
     expect(sourcesOf(state)).toEqual(["p0", "p1"]);

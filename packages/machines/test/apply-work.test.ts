@@ -207,6 +207,11 @@ describe("groups.completed", () => {
     expect(imbalanceOf(ledgerOf(state))).toBe(0);
   });
 
+  it("counts in what groups usually take, each of them once", () => {
+    const { state } = completed(start(), [receiptOf(4, 0), receiptOf(4, 1, { tokens: 9 })]);
+    expect(state.sampled).toEqual({ groups: 2, tokens: 14 });
+  });
+
   it("twice counts once: the first result of a group wins", () => {
     const once = completed(start(), [receiptOf(4, 0)]).state;
     const again = completed(once, [receiptOf(4, 0, { streamSeq: 999 })]).state;

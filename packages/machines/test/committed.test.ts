@@ -26,7 +26,16 @@ describe("a commit", () => {
   });
 
   it("adds up what its members computed, and divides it once", () => {
-    const other = stats({ tokens: 30, clipped: 5, klSum: 1.5, entropySum: 12, lossSum: 3, computeMs: 50, reduceMs: 5 });
+    const other = stats({
+      tokens: 30,
+      clipped: 5,
+      klSum: 1.5,
+      entropySum: 12,
+      lossSum: 3,
+      computeMs: 50,
+      reduceMs: 5,
+      gradNorm: 9,
+    });
     expect(committedOf(stepping({ p0: vote(stats()), p1: vote(other) }))).toMatchObject({
       ...{ clipFraction: 6 / 40, approxKl: 2 / 40, entropy: 20 / 40, loss: 2 / 40, gradNorm: 0.25 },
       ...{ computeMs: 50, reduceMs: 10, members: 2, tokens: 20, reward: 0.5 },
@@ -115,7 +124,7 @@ describe("a commit", () => {
       const state = stepping({ p0: own, p1: own }, { plan });
       return committedOf({ ...state, groups: { 4: { ...groups, receipts } } });
     };
-    const figures = { lengthMean: 6, truncated: 1, rewardSpread: 3, reward: 1 };
+    const figures = { lengthMean: 6, truncated: 1, rewardSpread: 3, reward: 1, evenGroups: 1 };
     expect([of(1), of(0)]).toMatchObject([figures, figures]);
   });
 
@@ -178,7 +187,11 @@ describe("a commit", () => {
     });
     const state = stepping({ p0: vote(stats()), p1: vote(stats()) }, { plan: planWith() });
     const paces = { r0: pace("r0", 100), gone: pace("gone", 1) };
-    // One group in 100 ms, of 5 tokens each.
+    // One group in 100 ms, or in half of one, of 5 tokens each.
+    expect(committedOf({ ...state, paces: { r0: pace("r0", 0.5) } })?.sampleTokensPerS).toBeCloseTo(10_000, 6);
+    expect(committedOf({ ...state, paces: { r0: pace("r0", 0) } })).not.toHaveProperty("sampleTokensPerS");
+    const single = { ...state, groups: { 4: { ...groupsOf(4, 1, 1), quarantined: [1, 2, 3] } } };
+    expect(committedOf({ ...single, paces })?.sampleTokensPerS).toBeCloseTo(50, 9);
     expect(committedOf({ ...state, paces })?.sampleTokensPerS).toBeCloseTo(50, 9);
     expect(committedOf(state)).not.toHaveProperty("sampleTokensPerS");
   });

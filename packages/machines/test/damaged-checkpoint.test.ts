@@ -2,6 +2,8 @@
 import type { Body } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { applySaved } from "../src/controller/checkpoints/apply-checkpoint.ts";
+import { noteDamage } from "../src/controller/checkpoints/damaged-checkpoint.ts";
+import { pinsOf } from "../src/controller/checkpoints/fallback.ts";
 import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { planRestore } from "../src/controller/checkpoints/plan-restore.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
@@ -87,6 +89,8 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
     expect(twice.step.step).toBe(3);
     expect(twice.groups[3]).toMatchObject({ quarantined: [2], receipts: {} });
     expect(twice.groups[3]?.queue.map(({ index }) => index)).toEqual([0, 1, 3]);
+    expect(twice.groups[3]?.queue.map(({ attempt }) => attempt)).toEqual([0, 0, 0]);
+    expect(twice.step).toMatchObject({ attempt: 1, failures: 0 });
     expect(ledgerOf(twice)).toEqual({ admitted: 56, trained: 16, aborted: 0, quarantined: 2, pending: 38 });
   });
 
@@ -107,6 +111,36 @@ describe("a checkpoint that is damaged when it is to be restored", () => {
       reason: `no checkpoint is left that can be restored: 2: ${corrupt.reason}; 4: its folder is not there; 6: ${corrupt.reason}`,
       announced: false,
     });
+  });
+
+  it("is told of in sentences of 1,600 characters at most, in which each cause has 160", () => {
+    const long = { kind: "corrupt", reason: "x".repeat(2_000) } as const;
+    const one = fails(lost([6]), long);
+    expect(bodiesOf(one.effects, "alarm.raised")[0]?.detail).toHaveLength(1_600);
+    expect(one.state.ending?.reason).toBe(`no checkpoint is left that can be restored: 6: ${"x".repeat(160)}`);
+    const before = Array.from({ length: 15 }, (_, i) => ({ path: `/c/${i}`, reason: long.reason }));
+    const { fallback } = lost();
+    const { state } = fails(lost([6], { fallback: { ...fallback, damaged: before } }), long);
+    expect(state.ending?.reason).toHaveLength(1_600);
+  });
+
+  it("is no news while the job ends, or begins with something else", () => {
+    const state = planRestore(lost())?.state as ControllerState;
+    const by = memberOf("p9", 9);
+    expect(noteDamage(state, by, corrupt)).not.toBeNull();
+    expect(
+      noteDamage({ ...state, ending: { outcome: "failed", reason: "", announced: false } }, by, corrupt),
+    ).toBeNull();
+    const restore = { ...state.restore, source: state.plan.weights };
+    expect(noteDamage({ ...state, restore }, by, corrupt)).toBeNull();
+  });
+
+  it("gives way to what is kept in memory where that is newer than the one before it", () => {
+    const kept = { step: 5, lineage: 0, version: 5, sections: [] };
+    const memory = { held: kept, asked: null, retryAtMs: 0, failures: 0, isTooLarge: false, misses: 0 };
+    const { state } = fails(withMember(lost(), "c0", { addresses: ["unix:c0"], memory }), corrupt);
+    expect(state.restore).toMatchObject({ lineage: 2, version: 5, source: { kind: "memory" } });
+    expect(state.checkpoints.saved).toMatchObject({ step: 4 });
   });
 
   it("is remembered with the newest sixteen", () => {
@@ -208,6 +242,26 @@ describe("what a job can go back to", () => {
       7,
     );
     expect(gone.fallback.older.map(({ step }) => step)).toEqual([6, 5]);
+    // Where retention keeps one, those that only one host has stay nevertheless.
+    const few = { ...copied, plan: { ...plan, checkpointKeep: 1 } };
+    expect(saved(few, 7).fallback.older.map(({ step }) => step)).toEqual([6, 5, 5]);
+  });
+
+  it("is pinned in 64 versions at most", () => {
+    const apart = withMember(withMember(lost([]), "c0", { host: "h0" }), "c1", { host: "h1" });
+    const older = Array.from({ length: 100 }, (_, i) => ({
+      step: 200 - i,
+      version: 200 - i,
+      path: `/o/${i}`,
+      host: "h0",
+    }));
+    const newest = { step: 201, version: 201, path: "/o/new", host: "h0" };
+    const state = {
+      ...apart,
+      checkpoints: { ...apart.checkpoints, saved: newest },
+      fallback: { ...apart.fallback, older },
+    };
+    expect(pinsOf(state)).toMatchObject({ pinned: "/o/new", fallbacks: older.slice(0, 63).map(({ path }) => path) });
   });
 
   it("is pinned as far as it will be needed once one more is written", () => {
@@ -280,7 +334,13 @@ describe("a host that has no copy of the checkpoint itself", () => {
     const two = onTwoDisks();
     const other = { ...two, members: { ...two.members, p8: { ...memberOf("p8", 8), host: "h2", retryAtMs: 9_999 } } };
     expect(holdsOf(fails(other, corrupt, "elsewhere").state)).toEqual(["6 on h", "6 on h2", "4 on h", "2 on h"]);
-    // Where nobody is, an older one is better than to wait.
+    // Where nobody is, an older one is better than to wait, and its host is of no use.
+    const third = saved(withMember(two, "c1", { host: "h3" }), 4, "c1", "/c/4", "m3");
+    const away = {
+      ...third,
+      members: { ...third.members, p8: { ...memberOf("p8", 8), host: "h3", retryAtMs: 9_999 } },
+    };
+    expect(holdsOf(fails(away, corrupt, "elsewhere").state)).toEqual(["6 on h2", "4 on h3", "4 on h", "2 on h"]);
     expect(holdsOf(fails(two, corrupt, "elsewhere").state)).toEqual(["6 on h2", "4 on h", "2 on h"]);
   });
 

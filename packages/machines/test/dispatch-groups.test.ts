@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { applyEvaluated } from "../src/controller/groups/apply-evaluation.ts";
 import {
   dispatchGroups,
   isWorkWaiting,
@@ -7,7 +8,7 @@ import {
 } from "../src/controller/groups/dispatch-groups.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
-import { bodiesOf, groupsOf, linesOf, planWith, working } from "./states.ts";
+import { bodiesOf, groupsOf, linesOf, planWith, reportFrom, working } from "./states.ts";
 
 const limits = { ...planWith().limits, leasesPerRollout: 1, leaseGroupsMax: 1_024, chunkGroups: 2 };
 
@@ -90,6 +91,11 @@ describe("a lease", () => {
     expect(Math.min(...sizes.slice(0, -1))).toBe(2);
   });
 
+  it("is of one group where a chunk has no more than two", () => {
+    const state = planAdmission(working({ plan: planWith({ limits }), members: ["p0", "r0", "r1"] }))?.state;
+    expect(leasesOf(state as ControllerState).map(({ count }) => count)).toEqual([1, 1]);
+  });
+
   it("is half of what is left for the only sampler", () => {
     const plan = planWith({ groupsPerStep: 64, limits });
     const state = planAdmission(working({ plan, members: ["p0", "r0"] }))?.state as ControllerState;
@@ -136,6 +142,21 @@ describe("a lease", () => {
       expect(leasesOf(state).map(({ count }) => count)).toEqual([43, 43, 42]);
     });
 
+    it("is no share of those whose weights are too old for the step", () => {
+      const state = withMember(open(128), "r1", { held: { lineage: 0, version: 1 } });
+      const left = { ...state, groups: { 4: groupsOf(4, 28, 128) } };
+      expect(leasesOf(left).map(({ to, count }) => [to, count])).toEqual([["r0", 64]]);
+    });
+
+    it.each([
+      [1_024, [1_024]],
+      [1_025, [513, 256]],
+    ])("of %i groups is as much as one message names", (groupsPerStep, expected) => {
+      const plan = planWith({ groupsPerStep, limits: { ...two, leaseGroupsMax: 1_000 } });
+      const state = planAdmission(working({ plan }))?.state as ControllerState;
+      expect(leasesOf(state).map(({ count }) => count)).toEqual(expected);
+    });
+
     it("leaves its share to a sampler that comes later", () => {
       const state = withMember(open(128), "r1", { held: { lineage: 0, version: 2 } });
       const first = dispatchGroups(state);
@@ -149,6 +170,14 @@ describe("a lease", () => {
       ["one lease is enough for a share", () => open(64)],
       ["a sampler was short of memory", () => open(128, { shortages: { r0: 1, r1: 1 } })],
       [
+        "samplers hold something of it already",
+        () => {
+          const items = [{ purpose: "train" as const, step: 4, index: 0, attempt: 0 }];
+          const held = (holder: string) => ({ holder, items, dueAtMs: 9_000 });
+          return open(128, { leases: { "1-1": held("r0"), "1-2": held("r1") } });
+        },
+      ],
+      [
         "less than everybody's share is left",
         () => {
           const state = open(128);
@@ -157,7 +186,7 @@ describe("a lease", () => {
       ],
     ])("is a portion when %s", (_, stateOf) => {
       const sizes = leasesOf(stateOf()).map(({ count }) => count);
-      expect(sizes.length).toBeGreaterThan(2);
+      expect(sizes.length).toBeGreaterThanOrEqual(2);
       expect(Math.max(...sizes)).toBeLessThanOrEqual(32);
     });
   });
@@ -240,6 +269,25 @@ describe("an evaluation", () => {
     const waits = (queue: NonNullable<typeof evaluation>["queue"]) =>
       isWorkWaiting({ ...state, evaluation: { ...evaluation, queue } } as ControllerState);
     expect([waits(evaluation?.queue ?? []), waits([])]).toEqual([true, false]);
+  });
+
+  it("is leased in messages of 1,024 chunks at most", () => {
+    const large = planWith({ evalPrompts: 64 * 4_096, evalEverySteps: 2, steps: 7 });
+    const state = planEvaluation(working({ plan: large, version: 4, patch: { evaluatedVersion: 3 } }))?.state;
+    expect(leasesOf(state as ControllerState).map(({ count }) => count)).toEqual([1_024, 1_024]);
+  });
+
+  it("counts nothing that was not answered", () => {
+    const evaluation = opened(4) as NonNullable<ControllerState["evaluation"]>;
+    const leases = { "1-1": { holder: "r0", items: evaluation.queue, dueAtMs: 9_000 } };
+    const state = working({ plan, version: 4, patch: { evaluation: { ...evaluation, queue: [] }, leases } });
+    const answered = evaluation.queue.reduce((now, { chunk, count: prompts }) => {
+      const body = { leaseId: "1-1", version: 4, chunk, prompts, correct: 1 };
+      return applyEvaluated(now, reportFrom(now, "r0", { kind: "evals.completed", body })).state;
+    }, state);
+    expect(bodiesOf(planEvaluation(answered)?.effects ?? [], "eval.finished")).toEqual([
+      { version: 4, prompts: 130, correct: 3 },
+    ]);
   });
 
   it("goes before groups, to replicas that hold exactly its version", () => {

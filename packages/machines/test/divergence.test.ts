@@ -31,6 +31,13 @@ describe("a trainer that differs from the majority", () => {
     expect(out?.state.divergences).toEqual({});
   });
 
+  it("stays while a step runs, and at the end", () => {
+    const state = after(true, true, true);
+    expect(planDivergent(state)).not.toBeNull();
+    expect(planDivergent({ ...state, step: { ...state.step, state: "running" } })).toBeNull();
+    expect(planDivergent({ ...state, ending: { outcome: "done", reason: "", announced: false } })).toBeNull();
+  });
+
   it("now and then stays", () => {
     const even = [false, false, false, false, false];
     expect(planDivergent(after(true, ...even, true, ...even, true))).toBeNull();

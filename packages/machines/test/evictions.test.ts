@@ -85,6 +85,7 @@ describe("a replica without a node that ends unseen, again and again,", () => {
     expect(mustWait(sixth.state, "r9")).toBe(true);
     expect(bodiesOf(sixth.effects, "alarm.raised")[0]?.detail).toMatch(/more than 5 times .* back as process 8 of h /);
     expect(alarmsOf(sixth.state), "it waits already").toBe(0);
+    expect(endedAt(1, 2, 3, 4, 5, 6, 7).restarts?.r9?.times, "no more is kept than decides it").toHaveLength(6);
     expect(alarmsOf(endedAt(1, 2, 3, 4, 5, 600_001))).toBe(0);
     expect(alarmsOf(endedAt(1, 2, 3, 4, 5, 600_000))).toBe(1);
   });

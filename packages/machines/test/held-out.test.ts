@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { noteHeldOut } from "../src/controller/groups/held-out.ts";
-import type { HeldOutResult } from "../src/controller/groups/held-out-state.ts";
+import { type HeldOutResult, shareOf } from "../src/controller/groups/held-out-state.ts";
 import { initialControllerState } from "../src/controller/state.ts";
 import { bodiesOf, planWith } from "./states.ts";
 
@@ -40,6 +40,11 @@ describe("held-out prompts", () => {
     expect(alarmsAfter([1_000, 0], 10_001).flat()).toEqual([]);
     expect(alarmsAfter([0, 0], 0).flat()).toEqual([]);
     expect(alarmsAfter([1, 0], 1).flat()).toEqual([]);
+  });
+
+  it("may be a single one, of which all or nothing is right", () => {
+    expect([1, 0].map((correct) => shareOf({ version: 0, prompts: 1, correct }))).toEqual([1, 0]);
+    expect(shareOf({ version: 0, prompts: 0, correct: 0 })).toBe(0);
   });
 
   it("that do as well as the best again are the best from then on", () => {

@@ -112,6 +112,16 @@ describe("what is told of work that went back", () => {
 
   it("estimates what a holder that is gone had drawn by what groups usually take", () => {
     expect(facts(3)[0]?.tokensWasted).toBe(20);
+    const drawnOf = (started: readonly object[], groups = 1) => {
+      const why = { holder: "r0", reason: "r0 died", failure: null };
+      const told = { why, items: started as never, started: started as never };
+      return bodiesOf(releasedFacts({ ...working(), sampled: { groups, tokens: 40 } }, told), "groups.released")[0];
+    };
+    expect(drawnOf([train(0)])?.tokensWasted).toBe(40);
+    expect(drawnOf([train(0)], 0)?.tokensWasted).toBe(40);
+    // What is stored is not lost, and held-out prompts are not of these groups.
+    expect(drawnOf([train(0, { partial: { streamSeq: 7, tokens: 30 } })])?.tokensWasted).toBe(10);
+    expect(drawnOf([train(0, { partial: { streamSeq: 7, tokens: 41 } }), chunk(0)])?.tokensWasted).toBe(0);
   });
 });
 
@@ -183,6 +193,8 @@ describe("who gets work", () => {
     };
     expect([waits({}), waits({ last: "r0" })]).toEqual([["r0"], ["r1"]]);
     expect([waits({ dueAtMs: 1_000 }), waits({ dueAtMs: 1_001 })]).toEqual([["r0"], []]);
+    const queue = [{ index: 1, attempt: 1 }];
+    expect(leasesIn(open({ nowMs: 0, groups: { 4: { ...groupsOf(4, 0), queue } } }))).toEqual([["r0", 1]]);
   });
 
   it("gets less where it is slower than the others, half a chunk at least where it is not", () => {
@@ -241,6 +253,18 @@ describe("who gets work", () => {
     expect(idle(2, 2)).toEqual(["r1"]);
     expect(idle(2, 8)).toEqual(["r0", "r1"]);
     expect(idle(3, 8, ["p0", "r1"])).toEqual(["r1"]);
+    const state = working({ members: ["p0", "r0", "r1"], patch: { leases: { "1-1": lease(3) } } });
+    /** Of the same members and leases. */
+    const within = (leasesPerRollout: number, leaseGroupsMax: number) => {
+      const plan = planWith({ limits: { ...limits, leasesPerRollout, leaseGroupsMax } });
+      return idleSamplers({ ...state, plan }, () => true).map(({ id }) => id);
+    };
+    expect([within(2, 8), within(1, 8), within(2, 8), within(2, 2)]).toEqual([
+      ["r0", "r1"],
+      ["r1"],
+      ["r0", "r1"],
+      ["r1"],
+    ]);
   });
 });
 

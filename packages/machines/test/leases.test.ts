@@ -117,12 +117,37 @@ describe("an item that comes back", () => {
 
   it("waits for as long as its rule says where that is some time, and for none where it is none", () => {
     const base = leased();
-    const engineCrash = { action: "quarantine", attempts: 3, backoffMs: 500 } as const;
+    const engineCrash = { action: "quarantine", attempts: 3, backoffMs: 1 } as const;
     const plan = { ...base.plan, failure: { ...base.plan.failure, engineCrash } };
     const [slow] = requeue({ ...base, plan }, [train(0)], failed).state.groups[4]?.queue ?? [];
     expect(slow?.dueAtMs).toBeGreaterThan(base.nowMs);
     expect(requeue(base, [train(0)], failed).state.groups[4]?.queue[0]).not.toHaveProperty("dueAtMs");
     expect(requeue({ ...base, plan }, [train(0)], untouched).state.groups[4]?.queue[0]).not.toHaveProperty("dueAtMs");
+  });
+
+  it("is remembered with its last eight holders, each once, so that the first result counts whoever it is from", () => {
+    const holders = ["r0", "r1", "r2", "r3", "r0", "r4", "r5", "r6", "r7", "r8"];
+    let state = leased();
+    for (const holder of holders) {
+      state = { ...state, groups: { 4: { ...groupsOf(4, 0), ...state.groups[4], queue: [] } } };
+      state = requeue(state, [train(0)], { ...untouched, holder }).state;
+    }
+    expect(state.groups[4]?.former?.[0]).toEqual(["r2", "r3", "r0", "r4", "r5", "r6", "r7", "r8"]);
+  });
+
+  it("has lost no holder by something from outside unless that is said, and it failed", () => {
+    const lost = (why: object) => requeue(leased(), [train(0)], { ...failed, ...why }).state.groups[4]?.outside;
+    expect([lost({}), lost({ isOutside: false }), lost({ isOutside: true, failure: null })]).toEqual([
+      ...[undefined, undefined, undefined],
+    ]);
+    expect(lost({ isOutside: true })).toMatchObject({ 0: { count: 1 } });
+  });
+
+  it("is quarantined with a cause of 2,000 characters at most, which names it first", () => {
+    const { state } = requeue(leased(), [train(0, 2)], { ...failed, reason: "x".repeat(3_000) });
+    const [cause] = state.givenUp.causes;
+    expect(cause?.message).toHaveLength(2_000);
+    expect(cause).toMatchObject({ message: expect.stringMatching(/^group 4\.0 after 3 failures/), count: 2 });
   });
 
   it("is quarantined after its last attempt, and the ledger still balances", () => {
@@ -152,6 +177,8 @@ describe("an item that comes back", () => {
     const state = working({ patch: { evaluation } });
     const again = requeue(state, [evaluate(0), evaluate(1), evaluate(2)], failed).state;
     expect(again.evaluation?.queue).toEqual([evaluate(2), evaluate(1)]);
+    expect(again.evaluation?.attempts).toEqual({ 2: 1 });
+    expect(requeue(state, [evaluate(2)], untouched).state.evaluation?.attempts).toEqual({ 2: 0 });
     expect(requeue(working(), [evaluate(0)], failed).state.evaluation).toBeNull();
   });
 

@@ -5,9 +5,9 @@ import { applyRetired } from "../src/controller/fleet/apply-node.ts";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
 import { arrived, moved } from "../src/controller/progress.ts";
 import type { ControllerState } from "../src/controller/state.ts";
-import { planLosses } from "../src/controller/step/lost-attempts.ts";
+import { noteLoss, noteLostTrainer, planLosses } from "../src/controller/step/lost-attempts.ts";
 import { planStepOutcome } from "../src/controller/step/plan-step.ts";
-import { groupsOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";
+import { groupsOf, memberOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";
 
 const dying = (state: ControllerState): ControllerState => {
   const { host = "", pid = 0 } = state.members.p1 ?? {};
@@ -60,6 +60,19 @@ describe("a step that loses a trainer in every attempt", () => {
     expect(planLosses(retired)?.state.ending?.reason).toContain("all trainers are given up");
     expect(planLosses({ ...retired, losses: {} })).toBeNull();
     expect(planLosses(state)).toBeNull();
+    const only = { ...retired, fleet: { ...state.fleet, replicas: { p1: replica } } };
+    expect(planLosses(only)?.state.ending?.reason).toContain("all trainers are given up");
+  });
+
+  it("remembers how trainers ended, else why the attempt was lost, in 200 characters each", () => {
+    const long = "x".repeat(300);
+    expect(noteLoss(stepping({}), long).losses?.[4]).toMatchObject({ count: 1, causes: [long.slice(100)] });
+    const member = memberOf("p1", 2);
+    const known = noteLostTrainer(stepping({}), member, { evidence: long, isOutside: false });
+    const twice = noteLostTrainer(known, member, { evidence: "again", isOutside: false });
+    expect(known.losses?.[4]?.causes).toEqual([`p1: ${long}`.slice(0, 200)]);
+    expect(twice.losses?.[4]).toMatchObject({ ended: 2, last: "p1" });
+    expect(noteLoss(known, "p1 was lost").losses?.[4]?.causes).toEqual(known.losses?.[4]?.causes);
   });
 });
 

@@ -70,6 +70,28 @@ describe("when the next step has no room in the groups stream", () => {
     expect(planRoom(stuck({ groups: { 4: groupsOf(4, 0) }, leases: held(450), purgedSeq: 451 }))).toBeNull();
   });
 
+  it("the save that a result goes on from stays, and one at the beginning of the stream goes", () => {
+    const item = { purpose: "train" as const, step: 4, index: 3, attempt: 0 };
+    const held = (streamSeq: number): ControllerState["leases"] => ({
+      "1-1": { holder: "r0", items: [{ ...item, partial: { streamSeq, tokens: 7 } }], dueAtMs: 9_000 },
+    });
+    const beside = planRoom(stuck({ groups: { 4: groupsOf(4, 0), 5: groupsOf(5, 1) }, leases: held(500) }));
+    expect(bodiesOf(beside?.effects ?? [], "alarm.raised")[0]?.detail).toMatch(/1 stored results are given up/);
+    const first = planRoom(stuck({ groups: { 4: groupsOf(4, 0) }, leases: held(1), purgedSeq: 0 }));
+    expect(first?.state.purgedSeq).toBe(2);
+  });
+
+  it("a single result of a later step goes before those of the next one", () => {
+    const change = planRoom(stuck({ groups: { 4: groupsOf(4, 3), 5: groupsOf(5, 1) }, purgedSeq: 0 }));
+    expect(settled(change?.state, 5)).toEqual([]);
+    expect(change?.state.purgedSeq).toBe(501);
+  });
+
+  it("nothing goes in front of which history lies that is trained again", () => {
+    const history = { 3: [{ ...groupsOf(3, 1).receipts[0], streamSeq: 400 }] } as unknown as ControllerState["history"];
+    expect(planRoom(stuck({ history }))).toBeNull();
+  });
+
   it("before anything was ever emptied, results go where nothing of unfinished responses is saved", () => {
     const change = planRoom(stuck({ purgedSeq: 0 }));
     expect(bodiesOf(change?.effects ?? [], "alarm.raised")[0]?.detail).toMatch(/5 stored results are given up/);
@@ -80,6 +102,8 @@ describe("when the next step has no room in the groups stream", () => {
   it("nothing is given up while a checkpoint may make room, the step has all it needs, or nobody has waited", () => {
     const { checkpoints, step, nowMs } = stuck();
     expect(planRoom(stuck({ checkpoints: { ...checkpoints, saved: { ...saved, step: 2 } } }))).toBeNull();
+    const first = { checkpoints: { ...checkpoints, saved: null }, groups: { 2: groupsOf(2, 1) } };
+    expect(planRoom(stuck({ ...first, step: { ...step, step: 2 }, purgedSeq: 0 }))).toBeNull();
     expect(planRoom(stuck({ groups: { ...stuck().groups, 4: groupsOf(4, 4) } }))).toBeNull();
     expect(planRoom(stuck({ step: { ...step, state: "running" } }))).toBeNull();
     expect(planRoom(stuck({ nowMs: nowMs - 1 }))).toBeNull();

@@ -9,7 +9,7 @@ import { planReleases } from "../src/controller/plan-releases.ts";
 import { type ControllerState, initialControllerState, withMember, without } from "../src/controller/state.ts";
 import { planMesh } from "../src/controller/step/plan-mesh.ts";
 import { applyFailed, applyHeld } from "../src/controller/weights/apply-weights.ts";
-import { isBeginningLost, memoryOf, recoveryOf, withoutLater } from "../src/controller/weights/memory.ts";
+import { isBeginningLost, keepersOf, memoryOf, recoveryOf, withoutLater } from "../src/controller/weights/memory.ts";
 import type { KeptState, MemberMemory } from "../src/controller/weights/memory-state.ts";
 import { isMemoryBehind, planMemory } from "../src/controller/weights/plan-memory.ts";
 import { planInitialWeights, planPulls } from "../src/controller/weights/plan-weights.ts";
@@ -101,6 +101,13 @@ describe("taking the training state into memory", () => {
     expect(memoryOf(taken(asked, "c0", 7).members.c0 ?? memberOf("c0", 1))).toMatchObject({ held: { step: 7 } });
     const wrong = taken(asked, "c0", 7, "b");
     expect(wrong.members.c0?.memory).toMatchObject({ held: null, asked: null, failures: 1 });
+  });
+
+  it("counts for nothing when another version was asked for", () => {
+    const asked = planMemory(job())?.state as ControllerState;
+    const other = taken(asked, "c0", 6);
+    expect(other.dropped.stale).toBe(1);
+    expect(other.members.c0?.memory).toEqual(asked.members.c0?.memory);
   });
 
   it("counts for nothing when it was not asked for, or not any more", () => {
@@ -236,6 +243,7 @@ describe("the loss of every policy replica", () => {
       const asked = planPulls(withMember(state, "p9", { retryAtMs: 0 }))?.state as ControllerState;
       state = fails(asked, "p9", { lineage: 0, version: 7 }).state;
     }
+    expect(state.members.c0?.memory).toMatchObject({ held: null, misses: 0 });
     expect(planRestore(state)?.state.restore.source).toEqual({ kind: "checkpoint", path: "/c/2" });
   });
 
@@ -362,6 +370,19 @@ describe("what is kept in memory", () => {
     expect([pulls(job({}, 0)), pulls(job({}, 1))]).toEqual([[], ["c0 weights.pull", "c1 weights.pull"]]);
   });
 
+  it("is nothing of who never took anything, and is had from who serves it and is no suspect", () => {
+    expect(memoryOf(memberOf("c0", 1))).toEqual(empty);
+    const state = keeps(job(), "c0", stateOf(7));
+    const keepers = (patch: object = {}) => keepersOf(withMember(state, "c0", patch), stateOf(7)).map(({ id }) => id);
+    expect([keepers(), keepers({ health: "suspect" }), keepers({ addresses: [] })]).toEqual([["c0"], [], []]);
+    expect(keepersOf(state, stateOf(6))).toEqual([]);
+  });
+
+  it("is forgotten of nobody who has nothing, however far the job goes back", () => {
+    const state = job();
+    expect(withoutLater(state, 0)).toBe(state);
+  });
+
   it("has nothing against it any more once it is there", () => {
     const state = withMemory({ asked: asked(7), failures: 3, isTooLarge: true, misses: 2, retryAtMs: 5 });
     expect(memoryIn(taken(state, "c0", 7))).toEqual({ ...empty, held: stateOf(7), retryAtMs: 5 });
@@ -392,6 +413,11 @@ describe("what is kept in memory", () => {
       memoryIn(fails(state, from, { lineage: 0, version }).state).misses;
     expect(misses(lost({ c0: stateOf(7) }), "p9", 7)).toBe(1);
     expect(misses(lost({ c0: stateOf(7) }), "p9", 6)).toBe(0);
+    expect(misses(lost({ c0: stateOf(7) }), "p9", 0), "where the job began").toBe(0);
+    const beginning = planRestore(lost({ c0: stateOf(6) }))?.state as ControllerState;
+    const missed = (version: number) =>
+      memoryIn(fails(beginning, "p9", { lineage: beginning.restore.lineage, version }).state).misses;
+    expect([missed(6), missed(5)]).toEqual([1, 0]);
     expect(misses(keeps(job(), "c0", stateOf(7)), "r0", 7)).toBe(0);
     const third = fails(keeps(lost({ c0: stateOf(7) }), "c0", stateOf(7)), "p9", { lineage: 0, version: 7 });
     expect(memoryIn(third.state)).toMatchObject({ held: { step: 7 }, misses: 1 });

@@ -2,7 +2,13 @@
 import { failureDefaults } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 import { dispatchGroups } from "../src/controller/groups/dispatch-groups.ts";
-import { isFromOutside, withOutsideLoss, withoutOutsideLosses } from "../src/controller/groups/outside-losses.ts";
+import {
+  failuresOf,
+  isFromOutside,
+  noteOutsideLoss,
+  withOutsideLoss,
+  withoutOutsideLosses,
+} from "../src/controller/groups/outside-losses.ts";
 import { applyExited } from "../src/controller/members/apply-membership.ts";
 import { applyVerdict } from "../src/controller/members/apply-verdict.ts";
 import { rebaseTimes } from "../src/controller/rebase-times.ts";
@@ -127,6 +133,16 @@ describe("what makes a storm", () => {
     expect([isGivenUp(state, 0), isGivenUp(state, 1)]).toEqual([true, true]);
   });
 
+  it("is no loss of a holder over held-out prompts that ended one before, and it is over others", () => {
+    const items = [{ purpose: "eval" as const, chunk: 0, from: 0, count: 64 }];
+    const over = (attempts: Record<string, number>) => {
+      const evaluation = { version: 3, queue: [], settled: [], attempts, chunks: 1, prompts: 0, correct: 0 };
+      const leases = { "1-1": { holder: "r0", items, dueAtMs: 9_000 } };
+      return noteOutsideLoss({ ...sampling(), leases, evaluation }, "r0").outsideLosses ?? [];
+    };
+    expect([over({ 0: 1 }), over({ 0: 0 }), over({ 1: 1 })].map(({ length }) => length)).toEqual([0, 1, 1]);
+  });
+
   it("is more than the group's own losses: one other is too few", () => {
     const once = trainerKilled(dispatched(sampling()));
     expect(losing(once, { times: 9, by: killed }).losses).toBe(3);
@@ -166,6 +182,8 @@ describe("losses that are counted", () => {
     };
     expect([after(4, 3), after(3, 3)]).toEqual([3, 0]);
     expect([after(64, 80), after(63, 80)]).toEqual([80, 0]);
+    expect(withOutsideLoss(sampling(), undefined)).toEqual({ count: 1, light: 0 });
+    expect([failuresOf(3), failuresOf(3, { count: 3, light: 3 })]).toEqual([3, 1]);
   });
 });
 

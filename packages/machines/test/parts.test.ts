@@ -5,6 +5,7 @@ import { planOverdue } from "../src/controller/orders.ts";
 import { type ControllerState, withMember, without } from "../src/controller/state.ts";
 import { planStepOutcome } from "../src/controller/step/plan-step.ts";
 import { applyFailed, applyHeld } from "../src/controller/weights/apply-weights.ts";
+import { servesTraining, servingHolders, wholeHolders } from "../src/controller/weights/parts.ts";
 import { planMemory } from "../src/controller/weights/plan-memory.ts";
 import { planPublish } from "../src/controller/weights/plan-publish.ts";
 import { planPulls } from "../src/controller/weights/plan-weights.ts";
@@ -145,6 +146,13 @@ describe("a part that was not kept", () => {
     expect(pull?.holders).toEqual([{ id: "c0", ...serving }]);
   });
 
+  it("is asked of who can be reached, and can be had only there", () => {
+    const state = withMember(join(unkept(), "p2"), "p0", { addresses: [] });
+    expect(publishes(state)).toEqual(["p1 weights.publish"]);
+    const served = [{}, { training: [] }, { training: ["t"] }, { addresses: [], training: ["t"] }, { addresses: [] }];
+    expect(served.map((patch) => servesTraining(memberOf("p0", 1, patch)))).toEqual([true, false, true, false, false]);
+  });
+
   it("is asked of somebody else than a suspect that has it", () => {
     const state = withMember(join(unkept(), "p2"), "p0", { training: ["unix:p0/t"], health: "suspect" });
     expect(publishes(state)).toEqual(["p1 weights.publish"]);
@@ -216,4 +224,15 @@ describe("a checkpoint that is wanted of a version of which nobody has all parts
     const order = { kind: "checkpoint.save", ...held, dueAtMs: 9_000 } as const;
     expect(planCheckpoint(withMember(state, "c0", { order }))).toBeNull();
   });
+});
+
+it("an order names 64 sources at most, and processes of 1,024 ranks in all", () => {
+  const sources = (processes: number, count = 70) => {
+    const ranks = Array.from({ length: processes }, () => ({ addresses: ["a"], training: ["t"] }));
+    const patch = processes > 0 ? { ranks } : {};
+    return Array.from({ length: count }, (_, i) => memberOf(`p${i}`, i + 1, patch as object));
+  };
+  const named = [0, 1, 16, 32, 1_024, 2_000].map((processes) => wholeHolders(sources(processes)).length);
+  expect(named).toEqual([64, 64, 64, 32, 1, 1]);
+  expect([servingHolders(sources(0)), servingHolders(sources(0, 3))].map(({ length }) => length)).toEqual([64, 3]);
 });

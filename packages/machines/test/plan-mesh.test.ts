@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type ControllerState, withMember } from "../src/controller/state.ts";
+import { type ControllerState, type Member, withMember } from "../src/controller/state.ts";
 import { planJoinWindow, planMesh, rankMembers } from "../src/controller/step/plan-mesh.ts";
 import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
 
@@ -63,6 +63,12 @@ describe("a mesh", () => {
     expect(built).toBeNull();
   });
 
+  it("of one member says no place: nobody looks for it", () => {
+    const state = working({ members: ["p0", "r0"] });
+    const change = planMesh({ ...state, mesh: { ...state.mesh, members: [] } });
+    expect(bodiesOf(change?.effects ?? [], "mesh.build")[0]?.members).toEqual([{ id: "p0", incarnation: "p0-i1" }]);
+  });
+
   it("over several hosts says where each member is and serves", () => {
     const state = withMember(working(), "p1", { host: "other", addresses: ["unix:p1", "tcp:10.0.0.2:7"] });
     const change = planMesh({ ...state, mesh: { ...state.mesh, members: [] } });
@@ -96,8 +102,23 @@ describe("a mesh", () => {
     expect(planMesh(applying)).toBeNull();
   });
 
-  it("changes for neither joins nor leaves while a step runs", () => {
+  it("has 1,024 ranks at most, and 4,096 processes with a shard each: who is beyond them is a spare", () => {
+    const ids = Array.from({ length: 1_030 }, (_, i) => `p${i}`);
+    const ranksOf = (processes: number | null) => {
+      const state = working({ members: ids });
+      const broken = { ...state, mesh: { ...state.mesh, members: ["p1029"], state: "broken" as const } };
+      const ranks = Array.from({ length: processes ?? 0 }, () => ({ addresses: [] }));
+      const patch = processes === null ? {} : { ranks: ranks as unknown as NonNullable<Member["ranks"]> };
+      return planMesh(withMember(broken, "p7", patch))?.state.mesh.members ?? [];
+    };
+    expect(ranksOf(null)).toEqual(["p1029", ...ids.slice(0, 1_023)]);
+    expect([ranksOf(4), ranksOf(8)].map(({ length }) => length)).toEqual([1_024, 512]);
+  });
+
+  it("changes for neither joins nor leaves while a step runs, before there are weights, and at the end", () => {
     const state = withMember(working(), "p0", { health: "draining" });
+    expect(planMesh({ ...state, weights: null })).toBeNull();
+    expect(planMesh({ ...state, ending: { outcome: "done", reason: "", announced: false } })).toBeNull();
     expect(planMesh({ ...state, step: { ...state.step, state: "running" } })).toBeNull();
   });
 
@@ -151,6 +172,15 @@ describe("joins", () => {
     const change = planMesh({ ...state, nowMs: state.nowMs + 20 });
     expect(change?.state.mesh).toMatchObject({ epoch: 3, joinDueAtMs: null });
     expect(change?.state.mesh.members).toHaveLength(102);
+  });
+
+  it("are gathered in a mesh that is the first, and not before it; a window may be as short as a millisecond", () => {
+    const windowOf = (epoch: number, joinMs = 1_000, id = "p2") => {
+      const state = arrive(working({ plan: { ...plan, timing: { ...plan.timing, joinMs } } }), id, 4);
+      return opened({ ...state, mesh: { ...state.mesh, epoch } }).mesh.joinDueAtMs;
+    };
+    expect([windowOf(0), windowOf(1), windowOf(1, 1), windowOf(1, 0)]).toEqual([null, 2_000, 1_001, null]);
+    expect(windowOf(1, 1_000, "r7"), "nobody joins").toBeNull();
   });
 
   it.each([
@@ -227,5 +257,8 @@ describe("a cordoned policy replica", () => {
     const cordoned = (...ids: string[]): ControllerState => ({ ...state, fleet: { ...state.fleet, cordoned: ids } });
     expect(planMesh(cordoned("p0"))?.state.mesh.members).toEqual(["p1"]);
     expect(planMesh(cordoned("p0", "p1"))).toBeNull();
+    const all = cordoned("p0", "p1");
+    const broken = { ...all, mesh: { ...all.mesh, state: "broken" as const, dueAtMs: 0 } };
+    expect(planMesh(broken)?.state.mesh.members).toEqual(["p0", "p1"]);
   });
 });

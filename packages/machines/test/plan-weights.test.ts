@@ -32,6 +32,14 @@ describe("initial weights", () => {
     });
   });
 
+  it("are made by the first one where all are suspects, and by a healthy one before it", () => {
+    const health = "suspect" as const;
+    const both = withMember(withMember(start("p0", "p1"), "p0", { health }), "p1", { health });
+    expect(linesOf(planInitialWeights(both)?.effects ?? [])).toEqual(["p0 weights.initialize"]);
+    const one = withMember(both, "p1", { health: "healthy" });
+    expect(linesOf(planInitialWeights(one)?.effects ?? [])).toEqual(["p1 weights.initialize"]);
+  });
+
   it("are made by the next one when the first may not be asked now", () => {
     const state = withMember(start("p0", "p1"), "p0", { retryAtMs: 1_001 });
     expect(linesOf(planInitialWeights(state)?.effects ?? [])).toEqual(["p1 weights.initialize"]);
@@ -139,6 +147,14 @@ describe("pulls across hosts", () => {
     });
   });
 
+  it("make a chain of which a replica is told the eight links before it", () => {
+    const rollouts = Array.from({ length: 11 }, (_, i) => `r${i}`);
+    let state = working({ plan, members: ["p0", ...rollouts] });
+    for (const [i, id] of ["p0", ...rollouts].entries())
+      state = withMember(state, id, { host: `h${i}`, addresses: [`tcp:${id}`], ...(i > 0 ? { held: behind } : {}) });
+    expect(sourcesOf(state)).toMatchObject({ r8: "r7 r6 r5 r4 r3 r2 r1 r0 p0", r10: "r9 r8 r7 r6 r5 r4 r3 r2 p0" });
+  });
+
   it("wait for the first of a host, when nobody knows yet where it will serve, until it holds the version or failed", () => {
     const first = acrossHosts({ silent: ["r0", "r1", "r2", "r3", "r4"] });
     const change = planPulls(first);
@@ -193,6 +209,19 @@ describe("pulls across hosts", () => {
       r3: "p0",
       r4: "p0",
     });
+  });
+});
+
+describe("who may be gone", () => {
+  it.each([
+    ["is suspected", { health: "suspect" as const }],
+    ["hangs", { health: "hung" as const }],
+    ["was suspected again and again", { recoveries: Array(11).fill(1) }],
+  ])("is the last choice: it %s", (_, patch) => {
+    const state = withMember(working(), "r0", { held: { lineage: 0, version: 2 } });
+    const first = (id: string) =>
+      bodiesOf(planPulls(withMember(state, id, patch))?.effects ?? [], "weights.pull")[0]?.holders[0]?.id;
+    expect([first("p0"), first("p1")]).toEqual(["p1", "p0"]);
   });
 });
 

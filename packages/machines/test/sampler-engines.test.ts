@@ -59,8 +59,8 @@ describe("what samplers compute with", () => {
     expect(samplersOf(state)).toEqual({ engines: [kind("a", 1), kind("b", 2)] });
   });
 
-  it("is no alarm where the job trains on old weights, which promises no equal responses", () => {
-    const { state, alarms } = held(job(2), [
+  it.each([1, 2])("is no alarm where the job trains on old weights, which promises no equal responses: %i", (stale) => {
+    const { state, alarms } = held(job(stale), [
       ["r0", "a"],
       ["r1", "b"],
     ]);

@@ -34,6 +34,14 @@ describe("a checkpoint that is reported durable", () => {
     ],
     ["below another folder", { path: `${root}/x/step-00000003-v3-t1` }, "is no checkpoint"],
     ["above its folder", { path: `${root}/../step-00000003-v3-t1` }, "is no checkpoint"],
+    ["of an older step than its version", { step: 2, version: 4 }, "step 2, version 4 is not committed"],
+    ["of the step that is trained next", { step: 4 }, "step 4, version 3 is not committed"],
+    ["of a version of before", { version: 2 }, 'path = "step-00000003-v3-t1" is not of step 3, version 2'],
+    [
+      "in a folder with a very long name",
+      { path: `/${"x".repeat(300)}` },
+      `path = "/${"x".repeat(255)}" is no checkpoint`,
+    ],
     ["under another name", { path: `${root}/newest` }, "is no checkpoint"],
     ["of another step than its name says", { path: `${root}/step-00000002-v2-t1` }, "is not of step 3, version 3"],
     [
@@ -63,7 +71,7 @@ describe("a job whose journal is lost", () => {
     ["its digest, where its manifest has one", { manifestDigest: "m3" }, { manifestDigests: ["m3"] }],
     ["its name alone otherwise", {}, {}],
   ])("goes on after its newest checkpoint, by %s", (_, known, wanted) => {
-    const { state } = applyRestored(start(), {
+    const { state, effects } = applyRestored(start(), {
       type: "controller.restored",
       atMs: 0,
       checkpoint: { ...checkpoint, ...known },
@@ -72,5 +80,26 @@ describe("a job whose journal is lost", () => {
     expect(state.checkpoints.saved).toEqual({ step: 3, version: 3, path, host: "h", ...known });
     expect(state.step.step).toBe(4);
     expect(state.ledger).toEqual({ admitted: 8, trained: 6, aborted: 1, quarantined: 1 });
+    expect(bodiesOf(effects, "alarm.raised")).toEqual([
+      {
+        alarm: "store-lost",
+        detail:
+          "the broker's store is lost: going on from checkpoint step-00000003-v3-t1 after step 3 in lineage 1; what was sampled and trained since is done again",
+      },
+    ]);
+  });
+
+  it("is told of as one that goes on where it was over", () => {
+    const { effects } = applyRestored(start(), {
+      type: "controller.restored",
+      atMs: 0,
+      checkpoint: { ...checkpoint, isEnd: true },
+    });
+    expect(bodiesOf(effects, "alarm.raised")).toEqual([
+      {
+        alarm: "prolonged",
+        detail: "the job was over and goes on from checkpoint step-00000003-v3-t1 after step 3 in lineage 1",
+      },
+    ]);
   });
 });

@@ -4,6 +4,7 @@ import { control } from "../src/controller/control.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { runBodyOf } from "../src/controller/step/plan-step.ts";
+import { planSearch } from "../src/controller/step/search-batch.ts";
 import { bodiesOf, planWith, reportFrom, stepping, voteFor } from "./states.ts";
 
 const groupsPerStep = 16;
@@ -173,6 +174,12 @@ describe("trainers that are killed, perhaps from outside", () => {
 });
 
 describe("a trial", () => {
+  /** Three attempts at its step are lost, and the next one could begin. */
+  const lostThrice = (state: ControllerState): ControllerState => ({
+    ...state,
+    step: { ...state.step, state: "sampling" },
+    losses: { 4: { count: 3, causes: ["p1 hangs"], isOpen: true } },
+  });
   const searched = (): ControllerState => {
     let run: Run = { state: begun(), alarms: [], attempts: [], ends: 0 };
     for (let i = 0; i < 3; i++) run = attempted(run, () => true);
@@ -184,6 +191,37 @@ describe("a trial", () => {
     expect(computed(state)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
     const { state: next } = control(state, { type: "controller.elected", atMs: 50, term: 2 });
     expect(computed(next)).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  it("of a batch with one group is that group", () => {
+    const single = stepping({}, { plan: planWith({ groupsPerStep: 1 }) });
+    expect(planSearch(lostThrice(single))?.state.losses?.[4]?.search).toMatchObject({ suspects: [0], trial: [0] });
+  });
+
+  it("begins after three lost attempts, once the next one could begin, and of each the conclusion is drawn once", () => {
+    const state = lostThrice(begun());
+    const losses = planSearch(state)?.state.losses?.[4];
+    // Nobody knows of an end: attempts are lost with trainers that hang, too.
+    expect(losses).toMatchObject({ isOpen: false, count: 3, search: { alone: 0, endedBefore: 0 } });
+    expect(planSearch(planSearch(state)?.state ?? state)).toBeNull();
+    const again = { ...state, losses: { 4: { ...losses, count: 3, causes: [], isOpen: true } } };
+    expect(planSearch(again)?.state.losses?.[4]).toMatchObject({ isOpen: false, count: 4 });
+    for (const patch of [
+      { step: { ...state.step, state: "running" as const } },
+      { mesh: { ...state.mesh, state: "broken" as const } },
+      { ending: { outcome: "stopped" as const, reason: "", announced: false } },
+    ])
+      expect(planSearch({ ...state, ...patch })).toBeNull();
+    const two = { ...state, losses: { 4: { count: 2, causes: [], isOpen: true } } };
+    expect(planSearch(two)?.state.losses?.[4]).toEqual({ count: 2, causes: [], isOpen: false });
+  });
+
+  it("that proves its group leaves nothing of what is counted of the step", () => {
+    const search = { suspects: [2], trial: [2], alone: 1, endedBefore: 1 };
+    const losses = { 4: { count: 3, causes: ["p1: SIGSEGV"], ended: 2, isOpen: true, search } };
+    const change = planSearch({ ...lostThrice(begun()), losses });
+    expect(change?.state.losses).toEqual({ 4: { count: 0, causes: [] } });
+    expect(change?.state.groups[4]?.quarantined).toEqual([2]);
   });
 
   it("that nobody ended in proves nothing, is repeated, and counts as one more lost attempt", () => {

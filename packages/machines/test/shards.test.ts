@@ -5,7 +5,7 @@ import { applySaved, applySaveFailed } from "../src/controller/checkpoints/apply
 import { pinsOf } from "../src/controller/checkpoints/fallback.ts";
 import { planCheckpoint } from "../src/controller/checkpoints/plan-checkpoint.ts";
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
-import { applyShardsSaved } from "../src/controller/checkpoints/shards.ts";
+import { applyShardsSaved, isSetWhole } from "../src/controller/checkpoints/shards.ts";
 import type { Change } from "../src/controller/events.ts";
 import { planEnd } from "../src/controller/plan-end.ts";
 import { type ControllerState, membersOf, withMember } from "../src/controller/state.ts";
@@ -316,6 +316,38 @@ describe("a checkpoint in three shards", () => {
     const job = new Job(lastWanted());
     job.at(61_000);
     expect(planEnd(job.state)?.state.ending?.reason).toContain("could not be made durable");
+  });
+
+  it("is whole when every shard of this line is durable and no newer one counts", () => {
+    const job = new Job();
+    for (const [i, id] of ["c0", "c1"].entries()) job.wrote(id, [i + 1]);
+    expect(isSetWhole(job.state)).toBe(false);
+    job.wrote("c2", [3]);
+    const { state } = job;
+    expect(isSetWhole(state)).toBe(true);
+    const { weights, checkpoints } = state;
+    expect(isSetWhole({ ...state, weights: weights && { ...weights, lineage: 1 } })).toBe(false);
+    const counts = (step: number) => ({ ...checkpoints, saved: { step, version: step, path: "/c", host: "h" } });
+    expect([3, 4].map((step) => isSetWhole({ ...state, checkpoints: counts(step) }))).toEqual([true, false]);
+  });
+
+  it("gets twice the time of a checkpoint with each shard that comes, and with none that is there already", () => {
+    const job = new Job();
+    const { plan: of, nowMs } = job.state;
+    job.state = { ...job.state, checkpoints: { ...job.state.checkpoints, dueAtMs: 0 } };
+    const set = job.state.checkpoints.set as NonNullable<ControllerState["checkpoints"]["set"]>;
+    const before = { ...job.state, checkpoints: { ...job.state.checkpoints, set: { ...set, done: [1] } } };
+    const body = { step: 4, lineage: 0, version: 4, shards: { of: 3, write: [1] }, bytes: 1, durationMs: 1 };
+    const wrote = (state: ControllerState, of = 3) =>
+      applyShardsSaved(
+        state,
+        reportFrom(state, "c0", { kind: "shards.saved", body: { ...body, shards: { of, write: [1] } } }),
+      ).state.checkpoints;
+    expect(wrote(job.state)).toMatchObject({ dueAtMs: nowMs + 2 * of.timing.checkpointMs, set: { done: [1] } });
+    expect(wrote(before).dueAtMs).toBe(0);
+    expect(wrote(job.state, 5).set?.done, "of a checkpoint in more parts").toEqual([]);
+    const newer = { ...job.state, checkpoints: { ...job.state.checkpoints, set: { ...set, version: 6 } } };
+    expect(wrote(newer).set?.done).toEqual([]);
   });
 
   it("takes no word for a shard from one who was not told to write it", () => {

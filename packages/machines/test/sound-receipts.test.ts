@@ -6,6 +6,7 @@ import { control } from "../src/controller/control.ts";
 import { applyCompleted } from "../src/controller/groups/apply-groups.ts";
 import { releaseLease } from "../src/controller/groups/leases.ts";
 import { imbalanceOf, ledgerOf } from "../src/controller/groups/ledger.ts";
+import { sampleUnreadable } from "../src/controller/groups/sound-receipts.ts";
 import type { ControllerState } from "../src/controller/state.ts";
 import { applyVoted } from "../src/controller/step/apply-step.ts";
 import { planStepOutcome } from "../src/controller/step/plan-step.ts";
@@ -100,6 +101,20 @@ describe("a receipt", () => {
     expect(state.leases).toEqual(start().leases);
   });
 
+  it("of another step, or of another group of its step, is not on a lease because a group with its number is", () => {
+    const other = { ...groupsOf(5, 0), queue: [] };
+    const state = { ...start(), groups: { 4: { ...groupsOf(4, 0), queue: [] }, 5: other } };
+    const chunk = { purpose: "eval" as const, chunk: 0, from: 0, count: 64 };
+    const held = (items: ControllerState["leases"][string]["items"]) => ({
+      ...state,
+      leases: { "1-1": { holder: "r0", items, dueAtMs: 9_000 } },
+    });
+    const after = (items: ControllerState["leases"][string]["items"], step: number, index: number) =>
+      report(held(items), [receiptOf(step, index, { version: 3 })]).state.dropped.unasked ?? 0;
+    expect([after([train(0)], 5, 0), after([train(0)], 4, 1), after([chunk], 4, 0)]).toEqual([1, 1, 1]);
+    expect(after([train(0)], 4, 0)).toBe(0);
+  });
+
   it("of a lease that ran out counts from the sampler that had it, whoever has the group now", () => {
     const { state } = releaseLease(start(), "1-1", { reason: "expired", failure: null });
     const moved = { ...state, leases: { "1-9": { holder: "r1", items: [train(0)], dueAtMs: 9_000 } } };
@@ -169,6 +184,23 @@ describe("a batch that nobody can read", () => {
     };
     expect(detailOf(8)).toMatch(/ 4\.7 of somebody in message 407: message 401: malformed$/);
     expect(detailOf(9)).toMatch(/ 4\.7 of somebody in message 407 and 1 more: message 401: malformed$/);
+  });
+
+  it("may be a single group, and nothing is told of what no trainer could read when it is sampled again already", () => {
+    const told = (parts: object[]) =>
+      bodiesOf(sampleUnreadable(running(), parts as never, "malformed").effects, "alarm.raised").length;
+    expect([told([unreadable[0] as object]), told([{ streamSeq: 999, groupIds: ["4.1"] }]), told([])]).toEqual([
+      1, 0, 0,
+    ]);
+    const nothing = { ...running(), groups: {} };
+    expect(sampleUnreadable(nothing, unreadable, "malformed")).toEqual({ state: nothing, effects: [] });
+  });
+
+  it("is known by one vote that names one message", () => {
+    const state = stepping({ p0: { ...refusal, unreadable: unreadable.slice(0, 1) } });
+    const change = planStepOutcome({ ...state, groups: { 4: groupsOf(4, 4) } });
+    expect(change?.state.step).toMatchObject({ failures: 0, unreadable: 1 });
+    expect(Object.keys(change?.state.groups[4]?.receipts ?? {})).toEqual(["0", "2", "3"]);
   });
 
   it("evicts its writer the third time", () => {

@@ -45,7 +45,9 @@ describe("a trainer that is slower than the others", () => {
     expect(run(start(), steps(4, slow)).alarms).toEqual([]);
     const named = run(start(), steps(9, slow));
     expect(named.alarms).toEqual(["p2 was far slower than the other policy replicas in 5 of the last 10 steps"]);
-    expect(run(named.state, steps(10, { p0: 100, p1: 100, p2: 100 })).alarms).toEqual(["p2 keeps up again"]);
+    const even = { p0: 100, p1: 100, p2: 100 };
+    expect(run(named.state, steps(9, even)).alarms, "one late step is left").toEqual([]);
+    expect(run(named.state, steps(10, even)).alarms).toEqual(["p2 keeps up again"]);
   });
 
   it("is evicted after twenty steps at twice the median, and told", () => {
@@ -157,6 +159,8 @@ describe("a sampler that is slower than the others", () => {
   it("has its whole share where nothing is known of it, and where it takes no time at all", () => {
     expect(shareOf(start(["p0", "r0"]), "r0")).toBe(1);
     expect(shareOf(samplers([0, 10, 10]), "r0")).toBe(1);
+    expect(shareOf(samplers([0, 0, 0]), "r0")).toBe(1);
+    expect(shareOf(samplers([0.25, 0.25, 1]), "r2")).toBe(0.25);
     const gone = samplers([10, 10, 40]);
     const { r1: _, ...members } = gone.members;
     expect(shareOf({ ...gone, members }, "r2"), "who is gone is no measure").toBe(1);
@@ -173,11 +177,16 @@ describe("a sampler that is slower than the others", () => {
     expect(shareOf(samplers([10, 40]), "r1")).toBe(1);
   });
 
+  /** So many times, each a quarter longer than the one before. */
+  const spread = (count: number): readonly number[] => Array.from({ length: count }, (_, i) => 60 * 1.25 ** i);
+
   it.each([
     ["as fast as half of them", [...Array(33).fill(20), ...Array(31).fill(60)], 0, 1],
     ["three times as slow as half of them", [...Array(33).fill(20), ...Array(31).fill(60)], 40, 1 / 3],
     ["as slow as most", [...Array(30).fill(20), ...Array(40).fill(60)], 69, 1],
     ["four times as slow, all within a millisecond", [...Array(69).fill(0.1), 0.4], 69, 1 / 4],
+    ["as slow as a few more than half of them", [...Array(32).fill(20), ...Array(34).fill(60)], 65, 1],
+    ["slower than most, and those like it differ", [...Array(40).fill(20), ...spread(39)], 40, 1 / 3],
     ["as fast as the half that is the faster one", [...Array(32).fill(20), ...Array(32).fill(60)], 63, 1 / 3],
   ])("among many gets its share of the median to within 5 %%: %s", (_, times, which, share) => {
     const found = shareOf(samplers(times), `r${which}`);

@@ -99,6 +99,7 @@ describe("copies of a checkpoint that no second host makes", () => {
     const late = saved(two, "c1", 4);
     expect(late.state.checkpoints.saved).toMatchObject({ step: 2 });
     expect(late.state.checkpoints.copies?.map(({ step }) => step)).toEqual([6, 8]);
+    expect(late.state.checkpoints.countsFrom).toBe(5);
     // What was not named counts as before.
     expect(saved(two, "c1", 8).state.checkpoints.saved).toMatchObject({ step: 8 });
   });

@@ -80,7 +80,11 @@ function flawOf(state: ControllerState, barriers: Barriers, { body, rules, known
 /** True for what comes before all that is remembered once there is no room for more: to open it again would be to wait for nobody. */
 function isForgotten({ table }: Barriers, { iteration, phase }: Arrived["body"]): boolean {
   const finished = Object.values(table).filter(({ end }) => end !== null);
-  const isBefore = (each: KeptBarrier): boolean => (iteration - each.iteration || phase - each.phase) < 0;
+  const isBefore = (each: KeptBarrier): boolean => {
+    const by = iteration - each.iteration || phase - each.phase;
+    // no mutant: what is neither before nor after is remembered itself
+    return by < 0;
+  };
   return finished.length >= keptMax && finished.every(isBefore);
 }
 
@@ -124,7 +128,7 @@ function aheadOf({ table }: Barriers, iteration: number): readonly number[] {
 function bounded(table: Barriers["table"]): Barriers["table"] {
   const finished = Object.entries(table).filter(([, { end }]) => end !== null);
   const dropped = new Set(finished.slice(0, Math.max(0, finished.length - keptMax)).map(([key]) => key));
-  return dropped.size === 0 ? table : Object.fromEntries(Object.entries(table).filter(([key]) => !dropped.has(key)));
+  return Object.fromEntries(Object.entries(table).filter(([key]) => !dropped.has(key)));
 }
 
 function refused({ from, incarnation, body }: Arrived, reason: string): ControllerEffect {

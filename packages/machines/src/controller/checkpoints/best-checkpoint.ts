@@ -39,8 +39,8 @@ function isBetter(a: HeldOutResult, b: HeldOutResult): boolean {
 
 /** What an order to save says of it: retention spares it. Pure. */
 export function sparedOf({ heldOut }: ControllerState): Pick<Body<"checkpoint.save">, "best"> {
-  const { step, version } = heldOut?.checkpoint ?? {};
-  return step === undefined || version === undefined ? {} : { best: { step, version } };
+  const best = heldOut?.checkpoint;
+  return best ? { best: { step: best.step, version: best.version } } : {};
 }
 
 /** What is left of evaluations when the job goes back to a version: what came later is of a line that is left behind. Pure. */

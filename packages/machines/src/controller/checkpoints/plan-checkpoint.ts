@@ -67,40 +67,37 @@ function isCheckpointDue(state: ControllerState, committed: number): boolean {
   // A groups stream that is full holds results back until a checkpoint lets the controller empty it.
   if (committed === stepsOf(state) || isLastLeaving(state) || state.heldBack || isNearlyFull(state)) return true;
   if (state.ending) return state.step.state === "sampling";
-  return checkpointEverySteps > 0 && committed % checkpointEverySteps === 0;
+  // No step is the zeroth one of none: every 0 steps is never.
+  return committed % checkpointEverySteps === 0;
 }
 
 function orderCheckpoint(state: ControllerState, step: number): Change<ControllerState> | null {
   const { weights, plan } = state;
+  const { checkpointShards: of } = plan;
   const holders = [...trainersServing(state), ...keepersOf(state, weights)];
   const savers = orderable(state).filter((member) => !hasCopy(state, member, step));
   if (!weights || holders.length === 0 || savers.length === 0) return null;
   const { pending: _, ...ledger } = ledgerOf(state);
   const sections = [...weights.sections];
   const groupsWatermark = watermarkAfter(state, splitHistory(state, step));
-  if (plan.checkpointShards !== undefined)
-    return planNewSet(state, savers, {
-      step,
-      told: { sections, holders: wholeHolders(holders), groupsWatermark, ledger },
-    });
+  const { lineage, version } = weights;
+  if (of !== undefined) {
+    const told = { sections, holders: wholeHolders(holders), groupsWatermark, ledger };
+    return planNewSet(state, savers, { step, lineage, version, of, told });
+  }
   if (isOutOfStep(state, weights, savers)) return null;
-  const checkpoints = withSuperseded(state, weights.version);
+  const checkpoints = withSuperseded(state, version);
   const body = {
     step,
-    lineage: weights.lineage,
-    version: weights.version,
+    lineage,
+    version,
     ...{ sections, groupsWatermark, ledger },
     ...pinsOf(state),
     ...supersededOf(checkpoints),
     ...sizesUpTo(state, step),
     ...sparedOf(state),
   };
-  const order = {
-    kind: "checkpoint.save",
-    lineage: weights.lineage,
-    version: weights.version,
-    withinMs: plan.timing.checkpointMs,
-  } as const;
+  const order = { kind: "checkpoint.save", lineage, version, withinMs: plan.timing.checkpointMs } as const;
   return {
     state: savers.reduce((next, member) => withMember(next, member.id, withVersionOrder(state, member, order)), {
       ...state,

@@ -55,11 +55,9 @@ export function planBegunSet(state: ControllerState, free: readonly Member[]): C
 export function planNewSet(
   state: ControllerState,
   free: readonly Member[],
-  { step, told }: Pick<ShardSet, "step" | "told">,
+  fresh: Omit<ShardSet, "done" | "by">,
 ): Change<ControllerState> | null {
-  const { weights, plan } = state;
-  if (!weights || plan.checkpointShards === undefined) return null;
-  const { lineage, version } = weights;
+  const { step, version, told } = fresh;
   const begun = currentSet(state);
   const isBegun = begun?.step === step && begun.version === version;
   const isLast = step === stepsOf(state) || state.ending !== null;
@@ -67,7 +65,7 @@ export function planNewSet(
   // What was told stays as it was; only those who have the version may have changed.
   const set: ShardSet = isBegun
     ? { ...begun, told: { ...begun.told, holders: told.holders } }
-    : { step, lineage, version, of: plan.checkpointShards, done: [], by: [], told };
+    : { ...fresh, done: [], by: [] };
   return giveOut(state, set, free);
 }
 

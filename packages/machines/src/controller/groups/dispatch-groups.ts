@@ -183,8 +183,8 @@ interface WorkSelection {
 
 function takeEval(state: ControllerState, member: Holder): WorkSelection | null {
   const run = state.evaluation;
-  if (!run || run.queue.length === 0 || member.held.version !== run.version || !holdsCurrent(state, member))
-    return null;
+  // Nothing is trained meanwhile: what is current is what is evaluated.
+  if (!run || run.queue.length === 0 || !holdsCurrent(state, member)) return null;
   const share = Math.ceil(run.queue.length / (2 * Math.max(1, crowd.of(state.members).workers)));
   const size = Math.min(evalLeaseMax, Math.max(1, share));
   const items = run.queue.slice(0, size);
@@ -223,8 +223,8 @@ function shareOf(state: ControllerState, member: Member, step: number, begin: Be
   const innocent = queue.length - suspectsIn(queue);
   const whole = wholeShareOf(state, member, groupsIn(state, step));
   const { queue: before } = begin.groups[step] ?? noGroups;
-  const isForAll = before.length - suspectsIn(before) >= Math.floor(whole) * begin.idle;
-  if (whole > 0 && isForAll) return innocentsIn(queue, Math.ceil(whole));
+  const isForAll = whole !== null && before.length - suspectsIn(before) >= Math.floor(whole) * begin.idle;
+  if (isForAll) return innocentsIn(queue, Math.ceil(whole));
   const share = Math.ceil(innocent / (2 * Math.max(1, crowd.of(state.members).workers)));
   const fair = Math.min(plan.limits.leaseGroupsMax, Math.max(share, Math.ceil(plan.limits.chunkGroups / 2)));
   const size = Math.max(1, Math.round(fair * leaseShareOf(state, member)));
@@ -234,15 +234,15 @@ function shareOf(state: ControllerState, member: Member, step: number, begin: Be
 }
 
 /**
- * What a sampler gets of a step when it has as much room as that takes, and no more; 0 when it gets several leases, one after the other. What one draws
+ * What a sampler gets of a step when it has as much room as that takes, and no more; `null` when it gets several leases, one after the other. What one draws
  * more slowly than the others is given out in portions.
  */
-function wholeShareOf(state: ControllerState, member: Member, size: number): number {
+function wholeShareOf(state: ControllerState, member: Member, size: number): number | null {
   const { leaseGroupsMax, leasesPerRollout } = state.plan.limits;
   const whole = size / Math.max(1, crowd.of(state.members).workers);
   const fills = Math.ceil(whole / leaseGroupsMax) === leasesPerRollout && leasesPerRollout > 1;
-  if (!fills || whole > leaseItemsMax || leasesOf(state, member.id).length > 0) return 0;
-  return state.shortages[member.id] || leaseShareOf(state, member) < 1 ? 0 : whole;
+  if (!fills || whole > leaseItemsMax || leasesOf(state, member.id).length > 0) return null;
+  return state.shortages[member.id] || leaseShareOf(state, member) < 1 ? null : whole;
 }
 
 function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): WorkSelection | null {

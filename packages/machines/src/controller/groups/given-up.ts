@@ -34,8 +34,8 @@ export function noteReceipts(
   return note(state, { completed, givenUp: aborted, causes });
 }
 
-/** Takes note of a group that was quarantined. Pure. */
-export function noteQuarantined(state: ControllerState, cause: CauseCount): ControllerState {
+/** Takes note of a group that was quarantined: the cause counts for each of its trajectories. Pure. */
+export function noteQuarantined(state: ControllerState, cause: Omit<CauseCount, "count">): ControllerState {
   const givenUp = state.plan.groupSize;
   return note(state, { completed: 0, givenUp, causes: [{ ...cause, count: givenUp }] });
 }

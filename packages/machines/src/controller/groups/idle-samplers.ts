@@ -45,6 +45,7 @@ function lookAt(now: Answer): void {
   const before = isAsBefore ? last : { ...now, members: {}, holders: {} };
   if (before !== last) {
     idleByVersion.clear();
+    // no mutant: what they held then is looked up once more, and there they are not any more
     versionOf.clear();
   }
   for (const id of changedKeys(before.members, now.members)) lookAgain(now, id);

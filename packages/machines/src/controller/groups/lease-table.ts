@@ -59,7 +59,9 @@ export function withLease(leases: Leases, id: string, lease: Lease): Leases {
   const owned: readonly OwnLease[] = isKnown
     ? own.map((entry) => (entry[0] === id ? [id, lease] : entry))
     : [...own, [id, lease]];
-  if (!isKnown || leases[id]?.holder === holder) indices.set(next, withEntry(index, holder, owned));
+  if (!isKnown || leases[id]?.holder === holder)
+    // no mutant: what is not kept is found again
+    indices.set(next, withEntry(index, holder, owned));
   return next;
 }
 
@@ -81,7 +83,9 @@ export function withoutLease(leases: Leases, id: string): Leases {
   const index = holdersOf(leases);
   const left = (index[lease.holder] ?? []).filter(([other]) => other !== id);
   const next = withoutEntry(leases, id);
-  indices.set(next, left.length > 0 ? withEntry(index, lease.holder, left) : withoutEntry(index, lease.holder));
+  const holders = left.length > 0 ? withEntry(index, lease.holder, left) : withoutEntry(index, lease.holder);
+  // no mutant: what is not kept is found again
+  indices.set(next, holders);
   return next;
 }
 

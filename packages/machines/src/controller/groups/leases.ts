@@ -251,7 +251,7 @@ function isLeased({ leases }: ControllerState, run: Evaluation, chunk: number): 
 }
 
 function quarantine(before: ControllerState, item: TrainItem, why: Return): Change<ControllerState> {
-  const cause: CauseCount = {
+  const cause: Omit<CauseCount, "count"> = {
     name: "Quarantined",
     message:
       `group ${workIdOf(item)} after ${item.attempt} failures, the last one of ${why.holder}: ${why.reason}`.slice(
@@ -262,7 +262,6 @@ function quarantine(before: ControllerState, item: TrainItem, why: Return): Chan
     frame: `${why.failure}`,
     ...(why.failure ? { failure: why.failure } : {}),
     sample: `${workIdOf(item)}/0`,
-    count: 0,
   };
   const state = noteQuarantined(before, cause);
   const groups = state.groups[item.step];

@@ -30,9 +30,9 @@ export function planRoom(state: ControllerState): Change<ControllerState> | null
  * than that the group is sampled again. Pure.
  */
 function emptyUnneeded(state: ControllerState): Change<ControllerState> | null {
-  const { lastSeq = 0, atMs = 0 } = state.groupsFill ?? {};
-  const isOld = state.nowMs - atMs >= state.plan.timing.commandMs;
-  const purgedSeq = Math.min(isOld ? lastSeq + 1 : 0, lowestOpenSeq(state));
+  const { lastSeq, atMs = state.nowMs } = state.groupsFill ?? {};
+  if (lastSeq === undefined || state.nowMs - atMs < state.plan.timing.commandMs) return null;
+  const purgedSeq = Math.min(lastSeq + 1, lowestOpenSeq(state));
   if (purgedSeq <= firstKept(state)) return null;
   const detail = `what is stored before message ${purgedSeq} of the groups stream is needed by nobody and makes room`;
   return emptied(state, purgedSeq, detail);

@@ -73,6 +73,5 @@ function sumOf(a: Crowd["count"], b: Crowd["count"]): Crowd["count"] {
 }
 
 function unionOf(a: Crowd["idleWith"], b: Crowd["idleWith"]): Crowd["idleWith"] {
-  const fresh = b.filter((key) => !a.some((known) => known === key || isSame(known, key)));
-  return fresh.length > 0 ? [...a, ...fresh] : a;
+  return [...a, ...b.filter((key) => !a.some((known) => known === key || isSame(known, key)))];
 }

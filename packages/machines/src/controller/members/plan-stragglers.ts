@@ -17,7 +17,7 @@ export function planStragglers(state: ControllerState): Change<ControllerState> 
   const reported = report(state);
   const lame = meshMembersOf(reported.state).find((member) => isFarTooSlow(reported.state, member));
   // Only a mesh of three or more has a median that can be exceeded so far, and two that share its work are faster than three that wait.
-  if (!lame) return reported.effects.length > 0 || reported.state !== state ? reported : null;
+  if (!lame) return reported.effects.length > 0 ? reported : null;
   const out = evict(reported.state, [lame], `took at least twice the median time in each of ${paceSteps} steps`);
   return { state: out.state, effects: [...reported.effects, ...out.effects] };
 }

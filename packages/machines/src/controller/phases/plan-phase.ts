@@ -7,19 +7,34 @@ import { isSettled } from "../groups/ledger.ts";
 import { stalenessOf } from "../settings.ts";
 import { groupsIn, stepsOf } from "../sizes.ts";
 import type { ControllerState, StepGroups } from "../state.ts";
+import type { JobPhase } from "./phase-state.ts";
 
 /** True when nobody can go on before the operator says what is next: no time counts against anybody. Pure. */
 export function isPhaseOver(state: ControllerState): boolean {
+  return overOf(state) !== null;
+}
+
+/** What a phase is over with; `null` while it is not. */
+interface Over {
+  readonly jobPhase: JobPhase;
+  readonly version: number;
+  /** The groups of the step that is next. */
+  readonly own: StepGroups;
+}
+
+function overOf(state: ControllerState): Over | null {
   const { jobPhase, weights, ending, step, evaluation, groups } = state;
   if (!jobPhase || !weights || ending || evaluation || step.state !== "sampling" || step.step > stepsOf(state))
-    return false;
+    return null;
   const own = groups[step.step];
-  if (!own) return false;
-  if (jobPhase.phase === "rollout")
-    return Object.entries(groups).every(
-      ([key, each]) => isSettled(each, groupsIn(state, Number(key))) || !isSampledNow(state, Number(key)),
-    );
-  return !isSettled(own, groupsIn(state, step.step)) && !isSampling(state);
+  if (!own) return null;
+  const isOver =
+    jobPhase.phase === "rollout"
+      ? Object.entries(groups).every(
+          ([key, each]) => isSettled(each, groupsIn(state, Number(key))) || !isSampledNow(state, Number(key)),
+        )
+      : !isSettled(own, groupsIn(state, step.step)) && !isSampling(state);
+  return isOver ? { jobPhase, version: weights.version, own } : null;
 }
 
 /** False for a step that is too far ahead, though some of it is sampled, as after the job went back. */
@@ -29,9 +44,10 @@ function isSampledNow(state: ControllerState, number: number): boolean {
 
 /** Says that a phase is over, or goes on with what is there where the operator allows that. Pure. */
 export function planPhase(state: ControllerState): Change<ControllerState> | null {
-  const { jobPhase, step, plan, groups, weights } = state;
-  const own = groups[step.step];
-  if (!jobPhase || !own || !isPhaseOver(state)) return null;
+  const { step, plan } = state;
+  const over = overOf(state);
+  if (!over) return null;
+  const { jobPhase, version, own } = over;
   const there = sizeOf(own.receipts);
   const size = groupsIn(state, step.step);
   const { partial } = jobPhase;
@@ -43,7 +59,7 @@ export function planPhase(state: ControllerState): Change<ControllerState> | nul
     ...{
       phase: jobPhase.phase,
       step: step.step,
-      version: weights?.version ?? 0,
+      version,
       groups: there,
       of: size,
     },

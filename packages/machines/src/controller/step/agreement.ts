@@ -35,8 +35,8 @@ export function verdictsOf({ step, plan }: ControllerState, survivors: readonly 
   const voted = Object.values(step.votes).filter(({ vote }) => vote === "commit");
   const counts = new Map<string, number>();
   for (const vote of voted) counts.set(keyOf(vote), (counts.get(keyOf(vote)) ?? 0) + 1);
-  const [winner, votes] = [...counts].reduce((best, entry) => (entry[1] > best[1] ? entry : best));
-  if (votes * 2 <= voted.length) return null;
+  const winner = [...counts].find(([, votes]) => votes * 2 > voted.length)?.[0];
+  if (winner === undefined) return null;
   const sectionsOf = ({ id }: Member): readonly Section[] => step.votes[id]?.sections ?? [];
   const isRight = (member: Member): boolean => agreedOn(plan.agreement ?? "state", sectionsOf(member)) === winner;
   const agreeing = survivors.filter(isRight);

@@ -21,8 +21,9 @@ type Committed = Body<"step.committed">;
 /** Members whose versions are named. */
 const namedMax = 64;
 
-/** What is committed: its groups, and who computed the weights that won. */
+/** What is committed: its weights, its groups, and who computed the weights. */
 export interface CommitResult {
+  readonly weights: NonNullable<ControllerState["weights"]>;
   readonly receipts: readonly GroupReceipt[];
   readonly agreeing: readonly Member[];
 }
@@ -30,8 +31,8 @@ export interface CommitResult {
 /** What the commit of the step that runs in `before`, and is over in `after`, says. Pure. */
 export function committedBody(before: ControllerState, after: ControllerState, result: CommitResult): Committed {
   const { receipts, agreeing } = result;
+  const { lineage, version, sections } = result.weights;
   const size = groupsIn(before, before.step.step);
-  const { lineage, version, sections } = after.weights ?? { lineage: 0, version: 0, sections: [] };
   const stats = Object.values(before.step.votes).flatMap(({ stats: own }) => own ?? []);
   const winners = agreeing.flatMap(({ id }) => before.step.votes[id]?.stats ?? []);
   const sum = (of: (stats: StepStats) => number): number => stats.reduce((total, own) => total + of(own), 0);
@@ -161,6 +162,15 @@ function heldIn(state: ControllerState, lineage: number): NonNullable<Committed[
   const members = [...membersOf(state, "policy"), ...membersOf(state, "rollout")];
   return members
     .map(({ id, held }) => ({ id, version: held?.lineage === lineage ? held.version : null }))
-    .sort((a, b) => (a.version ?? -1) - (b.version ?? -1) || (a.id < b.id ? -1 : 1))
+    .sort((a, b) => placeOf(a) - placeOf(b) || byId(a, b))
     .slice(0, namedMax);
 }
+
+type Holding = NonNullable<Committed["held"]>[number];
+
+/** Who holds nothing is before who holds the first version. */
+// no mutant: how far before makes no difference
+const placeOf = ({ version }: Holding): number => version ?? -1;
+
+// no mutant: only the sign counts, and no two members have one id
+const byId = (a: Holding, b: Holding): number => (a.id < b.id ? -1 : 1);

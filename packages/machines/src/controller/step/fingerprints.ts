@@ -49,6 +49,7 @@ export function fingerprintOf({ members, engines = {}, fingerprint }: Mesh): str
   const said = members.flatMap((id) => engines[id]?.fingerprint ?? []);
   if (fingerprint !== undefined) return fingerprint;
   const counts = new Map<string, number>();
+  // no mutant: what is counted more for one is counted more for each
   for (const one of said) counts.set(one, (counts.get(one) ?? 0) + 1);
   return [...counts].reduce<readonly [string | undefined, number]>(
     (best, one) => (one[1] > best[1] ? one : best),

@@ -39,9 +39,9 @@ export function planMesh(state: ControllerState): Change<ControllerState> | null
   const counted = countAbsences(state);
   if (counted) return counted;
   const holders = membersOf(state, "policy").filter((member) => isEligible(state, member));
-  const eligible = firstRanks(state, withoutCordoned(state, withoutSuspects(state, holders)));
+  const eligible = withoutCordoned(state, withoutSuspects(state, holders));
   if (mesh.epoch === 0 && !isGathered(state, eligible.length)) return null;
-  const members = rankMembers(mesh.members, eligible);
+  const members = firstRanks(rankMembers(mesh.members, eligible));
   if (members.length === 0) return null;
   if (isIntact(state, members)) {
     // An epoch that is being built gets its time: were it given up for each joiner, a hundred trainers that come one by one were a hundred epochs.
@@ -121,11 +121,11 @@ const ranksMax = 1_024;
 /** Most processes with a shard each that a mesh names. */
 const processesMax = 4_096;
 
-/** Who is a rank stays one; places that are left go by arrival. */
-function firstRanks({ mesh }: ControllerState, members: readonly Member[]): readonly Member[] {
-  const processes = members.reduce((most, member) => Math.max(most, member.ranks?.length ?? 1), 1);
-  const most = Math.min(ranksMax, Math.floor(processesMax / processes));
-  return members.length > most ? rankMembers(mesh.members, members).slice(0, most) : members;
+/** As many as a mesh has room for, the first ones: who is a rank stays one; places that are left go by arrival. */
+function firstRanks(ranked: readonly Member[]): readonly Member[] {
+  // no mutant: up to four processes each are no bound
+  const processes = ranked.reduce((most, member) => Math.max(most, member.ranks?.length ?? 1), 1);
+  return ranked.slice(0, Math.min(ranksMax, Math.floor(processesMax / processes)));
 }
 
 /** Cordoned policy replicas stay out of the next mesh, unless there are no others. */

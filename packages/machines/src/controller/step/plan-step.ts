@@ -1,6 +1,7 @@
 /** One training step: when it may run, and how the votes end it (semantics 6.1 and 6.2). */
 import { listText } from "@muster/base";
 import { type Body, decideFailure, type GroupReceipt } from "@muster/protocol";
+import { sizeOf } from "../../table/table.ts";
 import type { VersionKey } from "../../version-key.ts";
 import { isLastLeaving } from "../checkpoints/plan-checkpoint.ts";
 import { goBack } from "../checkpoints/plan-restore.ts";
@@ -106,9 +107,10 @@ function commit(state: ControllerState, verdicts: Verdicts): Change<ControllerSt
   const { step, mesh } = state;
   const groups = state.groups[step.step];
   // no mutant: a step begins at a version that trainers hold
-  const lineage = state.weights?.lineage ?? 0;
-  const version = (state.weights?.version ?? 0) + 1;
+  const { lineage, version: before } = state.weights ?? { lineage: 0, version: 0 };
+  const version = before + 1;
   const sections = [...(step.votes[agreeing[0]?.id ?? ""]?.sections ?? [])];
+  const weights = { lineage, version, sections };
   const receipts = groups ? receiptsOf(groups) : [];
   const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
   const dueAtMs = state.nowMs + state.plan.timing.commandMs;
@@ -119,7 +121,7 @@ function commit(state: ControllerState, verdicts: Verdicts): Change<ControllerSt
   const drift = driftOf(state, verdicts);
   const committed: ControllerState = {
     ...advance(noteDivergence(noteStep(cleared), step.step, divergent)),
-    weights: { lineage, version, sections },
+    weights,
     history: { ...state.history, [step.step]: receipts },
     ledger: settleTrained(state.ledger, receipts),
     nonFiniteInRow: 0,
@@ -143,7 +145,7 @@ function commit(state: ControllerState, verdicts: Verdicts): Change<ControllerSt
     ),
     ...driftAlarms(state, drift),
     announce("step.committed", {
-      ...committedBody(state, next, { receipts, agreeing }),
+      ...committedBody(state, next, { weights, receipts, agreeing }),
       ...(drifted.length > 0 ? { drifted: drifted.length } : {}),
       ...(drift === null ? {} : { drift }),
     }),
@@ -246,7 +248,7 @@ function skipNonFinite(state: ControllerState, survivors: readonly Member[]): Ch
 function skip(state: ControllerState, reason: string, survivors: readonly Member[]): Change<ControllerState> {
   const { step, mesh, ledger } = state;
   const groups = state.groups[step.step];
-  const lost = groups ? receiptsOf(groups).length * state.plan.groupSize : 0;
+  const lost = sizeOf(groups?.receipts ?? {}) * state.plan.groupSize;
   const attempt = { step: step.step, attempt: step.attempt, epoch: mesh.epoch };
   return {
     state: {

@@ -109,13 +109,12 @@ function giveUp(state: ControllerState, losses: LostAttempts, index: number): Ch
   const { attempts } = failureRuleOf(state.plan.failure, "engine_crash");
   const item = `${step}.${index}`;
   const reason = `it ends the trainers that compute it; the last ends: ${losses.causes.join("; ")}`;
-  const cause: CauseCount = {
+  const cause: Omit<CauseCount, "count"> = {
     name: "Quarantined",
     message: `group ${item}: ${reason}`,
     frame: "trainer",
     failure: "engine_crash",
     sample: `${item}/0`,
-    count: 0,
   };
   // What it did to its trainers was no storm.
   const explained = withoutOutsideLosses(state, losses.outside ?? []);

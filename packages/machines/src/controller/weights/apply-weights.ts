@@ -19,7 +19,7 @@ import { noteEngine } from "./sampler-engines.ts";
 export function applyHeld(state: ControllerState, event: ReportOf<"weights.held">): Change<ControllerState> {
   const member = state.members[event.from];
   if (!member) return { state, effects: [] };
-  if (member.role === "checkpoint") return applyKept(state, event);
+  if (member.role === "checkpoint") return applyKept(state, member, event.body);
   const noted = noteEngine(state, member, event.body.engine);
   const held = noteHeld(noted.state, noted.state.members[event.from] ?? member, event);
   return { state: held.state, effects: [...noted.effects, ...held.effects] };
@@ -90,6 +90,5 @@ export function applyFailed(before: ControllerState, event: ReportOf<"weights.fa
 
 /** True when a report about a version answers the order that a member has. */
 function isAnswered({ order }: Member, { lineage, version }: VersionKey): boolean {
-  if (order === null || !("version" in order) || order.kind === "checkpoint.save") return false;
-  return order.version === version && order.lineage === lineage;
+  return order !== null && "version" in order && order.version === version && order.lineage === lineage;
 }

@@ -54,7 +54,7 @@ export function recoveryOf(state: ControllerState): Recovery {
 
 /** What a checkpoint has, too, is as well taken from memory. */
 function isUseful({ checkpoints }: ControllerState, held: KeptState | null): boolean {
-  return held !== null && held.step >= (checkpoints.saved?.step ?? 0);
+  return held !== null && (checkpoints.saved === null || held.step >= checkpoints.saved.step);
 }
 
 /** True when the job is to begin a lineage with what was kept, and nobody keeps it any more. Pure. */
@@ -68,7 +68,7 @@ export function isBeginningLost(state: ControllerState): boolean {
 export function withoutLater(state: ControllerState, step: number): ControllerState {
   return membersOf(state, "checkpoint").reduce((next, member) => {
     const { held, asked } = memoryOf(member);
-    if (asked === null && (held?.step ?? 0) <= step) return next;
+    if (asked === null && (held === null || held.step <= step)) return next;
     return withMemory(next, member.id, { held: held && held.step <= step ? held : null, asked: null });
   }, state);
 }

@@ -25,8 +25,9 @@ const sourcesNamedMax = 64;
 
 /** As many of the first sources as an order has room for, one at least. Pure. */
 function bounded(sources: readonly Member[]): readonly Member[] {
-  const ranks = sources.reduce((most, member) => Math.max(most, member.ranks?.length ?? 0), 0);
-  return sources.slice(0, Math.max(1, Math.min(sourcesNamedMax, Math.floor(ranksNamedMax / Math.max(1, ranks)))));
+  // no mutant: up to sixteen processes each are no bound
+  const ranks = sources.reduce((most, member) => Math.max(most, member.ranks?.length ?? 1), 1);
+  return sources.slice(0, Math.max(1, Math.min(sourcesNamedMax, Math.floor(ranksNamedMax / ranks))));
 }
 
 /** Members as an order names them to who reads `serving` alone. Pure. */

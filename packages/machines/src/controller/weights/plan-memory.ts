@@ -81,19 +81,19 @@ function isOlder({ weights, plan, step, ending }: ControllerState, kept: KeptSta
 }
 
 /** A checkpoint actor has what it was asked for, with the digests. What it was not asked for, or not any more, counts for nothing. Pure. */
-export function applyKept(state: ControllerState, { from, body }: ReportOf<"weights.held">): Change<ControllerState> {
-  const member = state.members[from];
-  const asked = member ? memoryOf(member).asked : null;
-  if (!member || !asked || !isSame(asked, body)) return { state: withStale(state), effects: [] };
+export function applyKept(state: ControllerState, member: Member, body: Body<"weights.held">): Change<ControllerState> {
+  const { id } = member;
+  const { asked } = memoryOf(member);
+  if (!asked || !isSame(asked, body)) return { state: withStale(state), effects: [] };
   if (!haveSameDigests(asked.sections, body.sections)) {
-    const detail = `${from} keeps version ${body.version} with a digest that is not the committed one`;
+    const detail = `${id} keeps version ${body.version} with a digest that is not the committed one`;
     const effects = [announce("alarm.raised", { alarm: "digest", detail })];
-    return { state: withMemory(withFailure(state, member), from, { held: null }), effects };
+    return { state: withMemory(withFailure(state, member), id, { held: null }), effects };
   }
   const { dueAtMs: _, ...held } = asked;
   const memory = { held, asked: null, failures: 0, isTooLarge: false, misses: 0 };
   const serving = addressesIn(body, member);
-  return { state: withMemory(withMember(state, from, serving), from, memory), effects: [] };
+  return { state: withMemory(withMember(state, id, serving), id, memory), effects: [] };
 }
 
 /** A checkpoint actor could not take what it was asked for. It is said once in a row, and not of what newer versions have overtaken. Pure. */
@@ -126,11 +126,11 @@ function withFailure(state: ControllerState, member: Member): ControllerState {
  */
 export function noteMiss(state: ControllerState, body: Body<"weights.failed">): ControllerState {
   const { source } = state.restore;
-  const isBeginning = state.weights === null && source.kind === "memory" && isSame(state.restore, body);
+  const isBeginning = state.weights === null && isSame(state.restore, body);
+  const beginning = isBeginning && source.kind === "memory" ? source : null;
   const isHeld = membersOf(state, "policy").some((member) => holdsCurrent(state, member));
-  if (!isBeginning && (isHeld || !isSame(state.weights, body))) return state;
-  const keepers = keepersOf(state, source.kind === "memory" && isBeginning ? source : state.weights);
-  return keepers.reduce((next, member) => {
+  if (!beginning && (isHeld || !isSame(state.weights, body))) return state;
+  return keepersOf(state, beginning ?? state.weights).reduce((next, member) => {
     const misses = memoryOf(member).misses + 1;
     return withMemory(next, member.id, misses >= missesMax ? { misses: 0, held: null } : { misses });
   }, state);

@@ -86,7 +86,7 @@ function receiversOf(state: ControllerState, weights: VersionKey): readonly Memb
       member.health !== "draining" &&
       !holdsCurrent(state, member),
   );
-  const isTrainer = ({ role }: Member): number => (role === "policy" ? 1 : 0);
+  const isTrainer = ({ role }: Member): number => Number(role === "policy");
   return behind.sort((a, b) => isTrainer(b) - isTrainer(a) || a.joinedSeq - b.joinedSeq);
 }
 

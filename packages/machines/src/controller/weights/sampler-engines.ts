@@ -32,8 +32,8 @@ export function samplersOf(state: ControllerState): Pick<Body<"mesh.changed">, "
   for (const { engine } of membersOf(state, "rollout"))
     if (engine !== undefined) counts.set(engine, (counts.get(engine) ?? 0) + 1);
   const kinds = (state.samplerEngines ?? []).flatMap((kind, i) => {
-    const members = counts.get(i) ?? 0;
-    return members > 0 ? [{ ...kind, members }] : [];
+    const members = counts.get(i);
+    return members === undefined ? [] : [{ ...kind, members }];
   });
   return kinds.length > 0 ? { engines: kinds } : {};
 }
