@@ -2,6 +2,10 @@ import { defineErrors } from "@muster/base";
 
 /** Errors of the command line; all of them are the user's to mend. */
 export const errors = defineErrors("MUSTER_ERR", {
+  FilesFew: {
+    message:
+      "this process may have {limit} files open, and needs {min} or more; raise the limit in this shell: ulimit -n 1024",
+  },
   TaskModuleFault: { message: "{fault}" },
   JobUnknown: {
     message: 'no job "{job}" in {directory}; start one with: {start}, or name its folder with --runs and --job',

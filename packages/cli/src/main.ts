@@ -4,6 +4,7 @@ import { exitCodes, leaveMemoryOutOfDumps } from "@muster/runtime/process";
 import { CommanderError } from "commander";
 import { exitCodeOf } from "./exit-code.ts";
 import { endWithOutput } from "./job/output.ts";
+import { refuseFewFiles } from "./open-files.ts";
 import { programFor } from "./program.ts";
 import { cleanBlock } from "./report/text.ts";
 
@@ -12,6 +13,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   leaveMemoryOutOfDumps(process.env);
   const codeOfLoss = endWithOutput();
   try {
+    refuseFewFiles();
     await (await programFor(argv)).parseAsync([...argv]);
   } catch (error) {
     if (error instanceof CommanderError) {

@@ -23,6 +23,9 @@ export interface PromptPlan {
   readonly isSupervised?: boolean;
 }
 
+/** How many rows are checked between two looks at whatever else the process has to do. */
+const rowsBetween = 1_000;
+
 /** A task on files, opened. */
 export interface FileTask extends Task {
   /** Of all rows and how they become prompts: equal for two hosts that have the same. */
@@ -30,8 +33,13 @@ export interface FileTask extends Task {
   readonly trainRows: number;
   /** 0 where nothing is held out. */
   readonly heldOutRows: number;
-  /** Makes every prompt once. @throws MUSTER_ERR_PROMPT_INVALID for the first that makes none */
-  check(): Promise<void>;
+  /**
+   * Makes every prompt once.
+   *
+   * @param progress - Hears now and then how many rows are done, and of how many.
+   * @throws MUSTER_ERR_PROMPT_INVALID for the first that makes none
+   */
+  check(progress?: (done: number, rows: number) => void): Promise<void>;
 }
 
 /**
@@ -62,9 +70,18 @@ export async function openFileTask(files: PromptFiles, plan: PromptPlan): Promis
       return make(train, row);
     },
     evalPrompt: async (index) => await make(heldOut ?? train, index % (heldOut ?? train).count),
-    check: async () => {
-      for (const split of [train, ...(heldOut ? [heldOut] : [])])
-        for (let row = 0; row < split.count; row++) await make(split, row);
+    check: async (progress = () => {}) => {
+      const splits = [train, ...(heldOut ? [heldOut] : [])];
+      const rows = splits.reduce((sum, { count }) => sum + count, 0);
+      let done = 0;
+      for (const split of splits)
+        for (let row = 0; row < split.count; row++) {
+          await make(split, row);
+          if (++done % rowsBetween !== 0) continue;
+          progress(done, rows);
+          // A million rows take minutes, in which the process is to hear its signals.
+          await new Promise(setImmediate);
+        }
     },
     close: async () => void (await Promise.all([train.close(), heldOut?.close()])),
   };

@@ -77,6 +77,23 @@ describe("prompts of files", () => {
     await task.close();
   });
 
+  it("are checked with a word now and then, and other work goes on meanwhile", { timeout: 20_000 }, async () => {
+    const train = rowsWith(...Array.from({ length: 2_001 }, () => ({ prompt: "1 ?", answer: "odd" })));
+    const task = await openFileTask({ ...files, train, heldOut: null, shuffle: false, chat: false }, plan);
+    const said: (readonly [number, number, boolean])[] = [];
+    let isHeard = false;
+    setImmediate(() => {
+      isHeard = true;
+    });
+    await task.check((done, rows) => void said.push([done, rows, isHeard]));
+    expect(said.map(([done, rows]) => [done, rows])).toEqual([
+      [1_000, 2_001],
+      [2_000, 2_001],
+    ]);
+    expect(said.at(-1)?.[2], "what was to be done meanwhile").toBe(true);
+    await task.close();
+  });
+
   it("are not refused for a host that has no thread to write them", () => {
     const renderChat = (): string => {
       throw errors.TemplateThread({ reason: "no answer within 10000 ms" });

@@ -37,6 +37,22 @@ function parquetOf(rows: readonly (typeof table)[number][], rowGroupSize: number
 }
 
 describe("JSON lines", () => {
+  it("are the same one behind the other, where one read brings many, and in any order", async () => {
+    // 2.4 MB: longer than two reads, and some lines lie over the border between them.
+    const rows = Array.from({ length: 300 }, (_, i) => ({ i, text: "é".repeat(4_000 + (i % 7)) }));
+    const split = await openSplit(write("blocks/train.jsonl", linesOf(rows)), "train");
+    const read = async (order: readonly number[]) => {
+      const found: unknown[] = [];
+      for (const index of order) found.push(await split.row(index));
+      return found;
+    };
+    const order = rows.map(({ i }) => i);
+    expect(await read(order)).toEqual(rows);
+    const mixed = order.map((i) => (i * 7) % 300);
+    expect(await read(mixed)).toEqual(mixed.map((i) => rows[i]));
+    expect(await allRows(split)).toEqual(rows);
+  });
+
   it("give each row by its number; blank lines and a last line without its end are none and one", async () => {
     const path = write("a.jsonl", `\n${linesOf(table).replaceAll("\n", "\r\n")} \t\n{"last":true}`);
     expect(await allRows(await openSplit(path, "train"))).toEqual([...table, { last: true }]);

@@ -48,12 +48,25 @@ async function lookInto(named: NamedPrompts | null): Promise<() => TaskShape> {
 async function shapeOfFiles({ files, plan }: Extract<NamedPrompts, { files: unknown }>): Promise<TaskShape> {
   const task = await openFileTask(files, plan);
   try {
-    await task.check();
+    await task.check(sayEvery(sayMs));
   } finally {
     await task.close();
   }
   const { digest, vocab, tokenizerDigest, heldOutRows } = task;
   return { ...needsOfTask(task), prompts: { digest, vocab, tokenizerDigest, heldOutRows } };
+}
+
+/** How long a check goes on without a word. */
+const sayMs = 5_000;
+
+/** Says how far the check of the rows is, on standard error. */
+function sayEvery(ms: number): (done: number, rows: number) => void {
+  let saidMs = performance.now();
+  return (done, rows) => {
+    if (performance.now() - saidMs < ms) return;
+    saidMs = performance.now();
+    process.stderr.write(`muster: checking the prompts: ${done} of ${rows} rows\n`);
+  };
 }
 
 /** Tries the module in a process of its own. */

@@ -6,17 +6,20 @@ import { errors } from "../errors.ts";
 import { type Row, type Rows, rowBytesMax, rowsMax } from "./rows.ts";
 
 const chunkBytes = 4 * 2 ** 20;
+/** Bytes of one read of rows that are asked for one behind the other. */
+const aheadBytes = 2 ** 20;
 const newline = 0x0a;
 
 /** Opens a file of JSON lines, reading all of it once. @throws MUSTER_ERR_PROMPTS_UNREADABLE naming the line */
 export async function openJsonLines(path: string): Promise<Rows> {
   const file = await open(path, "r");
   try {
-    const { digest, starts, ends } = await indexOf(file, path);
+    const lines = await indexOf(file, path);
+    const read = lineReader(file, lines);
     return {
-      count: starts.length,
-      digest,
-      row: async (index) => parseRow(await readLine(file, starts[index] ?? 0, ends[index] ?? 0), { path, index }),
+      count: lines.starts.length,
+      digest: lines.digest,
+      row: async (index) => parseRow(await read(index), { path, index }),
       close: () => file.close(),
     };
   } catch (error) {
@@ -71,14 +74,31 @@ function isBlankText(bytes: Uint8Array): boolean {
   return bytes.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d);
 }
 
-async function readLine(file: FileHandle, start: number, end: number): Promise<Buffer> {
-  const line = Buffer.allocUnsafe(end - start);
-  for (let done = 0; done < line.length; ) {
-    const { bytesRead } = await file.read(line, done, line.length - done, start + done);
-    if (bytesRead === 0) return line.subarray(0, done);
+/** Reads lines by number. Those that are asked for one behind the other come from one read of many. */
+function lineReader(file: FileHandle, { starts, ends }: LineIndex): (index: number) => Promise<Buffer> {
+  let last = -2;
+  let block: { readonly from: number; readonly bytes: Buffer } = { from: 0, bytes: Buffer.alloc(0) };
+  return async (index) => {
+    const [start, end] = [starts[index] ?? 0, ends[index] ?? 0];
+    const isNext = index === last + 1;
+    last = index;
+    const { from, bytes } = block;
+    if (start >= from && end <= from + bytes.length) return bytes.subarray(start - from, end - from);
+    const found = await readBytes(file, start, isNext ? Math.max(end, start + aheadBytes) : end);
+    if (isNext) block = { from: start, bytes: found };
+    return found.subarray(0, end - start);
+  };
+}
+
+/** The bytes of a span; fewer where the file ends before. */
+async function readBytes(file: FileHandle, start: number, end: number): Promise<Buffer> {
+  const bytes = Buffer.allocUnsafe(end - start);
+  for (let done = 0; done < bytes.length; ) {
+    const { bytesRead } = await file.read(bytes, done, bytes.length - done, start + done);
+    if (bytesRead === 0) return bytes.subarray(0, done);
     done += bytesRead;
   }
-  return line;
+  return bytes;
 }
 
 function parseRow(line: Buffer, { path, index }: { readonly path: string; readonly index: number }): Row {
