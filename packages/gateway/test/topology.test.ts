@@ -253,6 +253,25 @@ describe("locks and ports", () => {
     expect(statusOf(bench.try({ kind: "lock.release", name: "update", token: 2 }))).toBe(200);
   });
 
+  test("a process whose rank another one has by now takes no lock and no port under it", () => {
+    const bench = new Bench();
+    const lock = (incarnation: string) =>
+      bench.try({ kind: "lock.acquire", name: "update", owner: "actor_0", leaseMs: 60_000, incarnation });
+    const port = (incarnation: string) =>
+      bench.try({ kind: "port.lease", service: "dcs", ip: "10.0.0.1", owner: "actor_0", not: [], incarnation });
+    bench.register("actor", 0, { incarnation: "frozen" });
+    expect([lock("frozen"), port("frozen")].map(statusOf)).toEqual([200, 200]);
+    bench.dies("actor", 0);
+    bench.register("actor", null, { incarnation: "next" });
+    expect([lock("next"), port("next")].map(statusOf)).toEqual([200, 200]);
+    const held = bench.state;
+    for (const outcome of [lock("frozen"), port("frozen")])
+      expect(outcome).toMatchObject({
+        refused: { status: 409, message: expect.stringContaining("actor_0 is held by another") },
+      });
+    expect(bench.state).toBe(held);
+  });
+
   test("ports come from the range of their service, once per host, without those found taken", () => {
     const bench = new Bench();
     bench.register("actor", 0);

@@ -232,6 +232,7 @@ const transfers: readonly Route[] = [
         kind: "lock.acquire",
         name: body.name,
         owner: body.owner,
+        incarnation: body.incarnation,
         leaseMs: body.lease_seconds * 1_000,
       } as const;
       await coordinator.wait(

@@ -94,6 +94,7 @@ export const acquireLockRequest = z.object({
   owner: name,
   lease_seconds: z.number().min(0.1).max(3_600).default(300),
   wait_timeout_s: z.number().min(0).max(300).default(0),
+  incarnation: name.nullish(),
 });
 
 /** Body of `POST /release_lock`. */
@@ -105,6 +106,7 @@ export const leasePortRequest = z.object({
   owner: name,
   ip: name,
   taken: z.array(z.int().min(1).max(65_535)).max(1_000).default([]),
+  incarnation: name.nullish(),
 });
 
 /** Queries by what they ask for. */

@@ -1,8 +1,10 @@
 /** What processes hold for a time: the lock around an update, and ports of a host. */
+import { heldByAnother, isAnother } from "./members.ts";
 import {
-  isLiving,
+  livingNode,
   type Outcome,
   type PortLease,
+  type Refusal,
   refuse,
   type Topology,
   type TopologyRules,
@@ -19,14 +21,27 @@ export const portRanges = {
 /** What a port is for. */
 export type PortService = keyof typeof portRanges;
 
+/** Who takes something. With its life, it takes nothing under a rank that another one has by now. */
+export interface Owner {
+  /** Node id. */
+  readonly owner: string;
+  readonly incarnation?: string | null | undefined;
+}
+
+function strangerOf(state: Topology, { owner, incarnation = null }: Owner): { readonly refused: Refusal } | null {
+  const node = livingNode(state, owner);
+  if (node === undefined) return refuse(409, `owner: "${owner}" is no living process; register it first`, "owner");
+  return isAnother(node, incarnation) ? heldByAnother(node) : null;
+}
+
 /** Takes a lock, or keeps it when the owner has it already. `token` is null while somebody else has it. */
 export function acquireLock(
   state: Topology,
-  asked: { readonly name: string; readonly owner: string; readonly leaseMs: number },
+  asked: { readonly name: string; readonly leaseMs: number } & Owner,
   { now, rules }: { readonly now: number; readonly rules: TopologyRules },
 ): Outcome<{ readonly token: number | null; readonly owner: string }> {
-  if (!isLiving(state, asked.owner))
-    return refuse(409, `owner: "${asked.owner}" is no living process; register it first`, "owner");
+  const stranger = strangerOf(state, asked);
+  if (stranger !== null) return stranger;
   const held = state.locks.get(asked.name);
   if (held !== undefined && held.until > now && held.owner !== asked.owner)
     return { state, answer: { token: null, owner: held.owner } };
@@ -60,13 +75,12 @@ export function leasePort(
   asked: {
     readonly service: PortService;
     readonly ip: string;
-    readonly owner: string;
     readonly not: readonly number[];
-  },
+  } & Owner,
   rules: TopologyRules,
 ): Outcome<{ readonly port: number }> {
-  if (!isLiving(state, asked.owner))
-    return refuse(409, `owner: "${asked.owner}" is no living process; register it first`, "owner");
+  const stranger = strangerOf(state, asked);
+  if (stranger !== null) return stranger;
   if (state.ports.length >= rules.portsMax)
     return refuse(507, `service: ${rules.portsMax} ports are given out already; unregister their owners`, "service");
   const taken = new Set(state.ports.filter(({ ip }) => ip === asked.ip).map(({ port }) => port));

@@ -192,11 +192,6 @@ export function livingNode(state: Topology, nodeId: string): TopologyNode | unde
   return node?.isAlive ? node : undefined;
 }
 
-/** Whether an id is that of a living node. */
-export function isLiving(state: Topology, nodeId: string): boolean {
-  return livingNode(state, nodeId) !== undefined;
-}
-
 const sizes = new WeakMap<object, number>();
 
 /** Bytes of a value as JSON. Values of the state never change, so each is counted once. */

@@ -1,5 +1,5 @@
 /** One input of the coordinator, its next state and its answer. Pure: the same state, input and time give the same. */
-import { acquireLock, leasePort, overdueLocks, type PortService, releaseLock } from "./leases.ts";
+import { acquireLock, leasePort, type Owner, overdueLocks, type PortService, releaseLock } from "./leases.ts";
 import { bury, heartbeat, type Registration, register, silentNodes, unregister } from "./members.ts";
 import { type Offered, offerWeights } from "./offers.ts";
 import type { Outcome, Topology, TopologyNode, TopologyRules, WeightMeta } from "./state.ts";
@@ -18,15 +18,14 @@ export type Input =
   | { readonly kind: "meta.add"; readonly updateId: string; readonly sender: string | null; readonly entry: WeightMeta }
   | { readonly kind: "meta.clear"; readonly updateId: string }
   | ({ readonly kind: "offer" } & Offered)
-  | { readonly kind: "lock.acquire"; readonly name: string; readonly owner: string; readonly leaseMs: number }
+  | ({ readonly kind: "lock.acquire"; readonly name: string; readonly leaseMs: number } & Owner)
   | { readonly kind: "lock.release"; readonly name: string; readonly token: number }
-  | {
+  | ({
       readonly kind: "port.lease";
       readonly service: PortService;
       readonly ip: string;
-      readonly owner: string;
       readonly not: readonly number[];
-    }
+    } & Owner)
   /** The coordinator stood still for so long. */
   | { readonly kind: "stall"; readonly lateMs: number }
   | { readonly kind: "deaths.told"; readonly epoch: number }
