@@ -11,7 +11,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from .calls import Cancelled
 from .ranks import Ranks
 from .rows import parts_of
-from .torch_grpo import TorchGrpo, norm_of
+from .torch_trainer import TorchGrpo, norm_of
 from .trained import AllWeights
 
 

@@ -15,7 +15,8 @@ except ImportError:
 
 from muster_worker.engines import Batch, Sample  # noqa: E402
 from muster_worker.service import Invalid  # noqa: E402
-from muster_worker.torch_grpo import TorchGrpo, _options  # noqa: E402
+from muster_worker.torch_grpo import _options  # noqa: E402
+from muster_worker.torch_trainer import TorchGrpo  # noqa: E402
 
 torch.manual_seed(7)
 worker = TorchGrpo(_options())
