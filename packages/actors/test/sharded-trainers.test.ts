@@ -90,6 +90,8 @@ class Rank {
 interface Trainer {
   readonly state: ShardedState;
   readonly ranks: readonly Rank[];
+  /** Ranks that hear nothing now. */
+  readonly isDeaf: Set<number>;
 }
 
 /** A trainer of several processes, all in this one, of which only rank 0 hears that something was given up; `portsOf` gives each rank its own. */
@@ -105,10 +107,11 @@ async function trainer(
     (_, rank) => new Rank({ replica, rank, cut, weights, ports: portsOf(rank) }),
   );
   open.push(...ranks.map(({ training }) => training));
+  const isDeaf = new Set<number>();
+  const perform = (ticket: string, aborted: AbortSignal) => (each: Rank, rank: number) =>
+    isDeaf.has(rank) ? new Promise<never>(() => {}) : each.training.perform(ticket, rank === 0 ? aborted : signal);
   const performAll: PolicyEngine["performAll"] = async (ticket, aborted) =>
-    given(
-      await Promise.all(ranks.map(({ training }, rank) => training.perform(ticket, rank === 0 ? aborted : signal))),
-    );
+    given(await Promise.all(ranks.map(perform(ticket, aborted))));
   const engine = { info: () => ({ kind: "ranks", weightsBytes: wholeBytes, gradientElements: 4 }), performAll };
   const [first] = ranks;
   if (!first) throw new Error("a trainer has ranks");
@@ -116,11 +119,11 @@ async function trainer(
   const identity = { job, id: replica, incarnation: `${replica}-1` };
   const environment = { clock, logger: silentLogger };
   const tools = { ports, engine, table, config, dataKey, identity, environment } as never;
-  return { ranks, state: await ShardedState.open(tools, first.training, cut) };
+  return { ranks, isDeaf, state: await ShardedState.open(tools, first.training, cut) };
 }
 
 /** Publishes everything. @returns What the order of a reader says of it. */
-async function published({ state }: Trainer, holder: string): Promise<{ sections: Section[]; holders: Holder[] }> {
+async function published({ state }: Pick<Trainer, "state">, holder: string): Promise<{ sections: Section[]; holders: Holder[] }> {
   const { sections, addresses, training, ranks } = await state.publish(id, ["serving", "training"]);
   return { sections: [...sections], holders: [{ id: holder, addresses, training, ranks }] };
 }
@@ -182,7 +185,7 @@ describe("a version of shards", () => {
     const weights = drawn(18);
     const cut: RankCut = { ...cutOver(1), fsdp: 2, dp: 2 };
     const { ranks, state } = await trainer("policy-0", cut, weights);
-    const { sections, holders } = await published({ ranks, state }, "policy-0");
+    const { sections, holders } = await published({ state }, "policy-0");
     await ranks[1]?.training.close();
     expect((await collected({ ...id, sections: sections.slice(0, 1), holders }, cut)).weights).toEqual(weights);
     const differs = await trainer("policy-1", cut, weights);
@@ -294,6 +297,30 @@ describe("a trainer that joins", () => {
     expect(joiner.ranks.map(({ live }) => live)).toEqual(held.ranks.map(({ live }) => live));
   });
 
+  it("does not ask without end a process that does not hear: the third pull in a row that it says nothing of ends the replica", async () => {
+    const held = await trainer("policy-0", cutOver(2), drawn(5));
+    const { sections, holders } = await published(held, "policy-0");
+    config = { ...config, timing: { ...config.timing, pullMs: 200 } };
+    let isDeaf = true;
+    const deaf: Ports = { ...ports, map: (options) => (isDeaf ? new Promise(() => {}) : ports.map(options)) };
+    const joiner = await trainer("policy-1", cutOver(2), drawn(6), (rank) => (rank === 1 ? deaf : ports));
+    const pull = () => joiner.state.pull({ ...id, sections, holders }, signal);
+    // A process that hears gives its shard up and says so, however long what it waits for takes.
+    for (let i = 0; i < 4; i++)
+      await expect(pull()).rejects.toThrow(/^rank 1: taking the shard of version 3 did not end within 180 ms/);
+    joiner.isDeaf.add(1);
+    const late = {
+      code: "MUSTER_ERR_DEADLINE_EXPIRED",
+      message: expect.stringContaining("2 processes of this trainer"),
+    };
+    for (let i = 0; i < 2; i++) await expect(pull()).rejects.toMatchObject(late);
+    await expect(pull()).rejects.toMatchObject({ code: "MUSTER_ERR_WORK_STUCK" });
+    isDeaf = false;
+    joiner.isDeaf.clear();
+    await pull();
+    expect(joiner.ranks.map(({ live }) => live)).toEqual(held.ranks.map(({ live }) => live));
+  });
+
   it("keeps what it has when one of its ranks can not get its shard", async () => {
     const held = await trainer("policy-0", cutOver(2), drawn(5));
     const { sections, holders } = await published(held, "policy-0");
@@ -372,7 +399,10 @@ describe("gradients of ranks", () => {
     };
     const { state } = await trainer("policy-0", cutOver(2), drawn(1), (rank) => (rank === 1 ? deaf : ports));
     const meet = (epoch: number) => state.openMesh({ epoch, members: meeting.members.slice(0, 1) }, signal);
-    const late = { code: "MUSTER_ERR_DEADLINE_EXPIRED", message: expect.stringContaining("a process of this trainer") };
+    const late = {
+      code: "MUSTER_ERR_DEADLINE_EXPIRED",
+      message: expect.stringContaining("2 processes of this trainer"),
+    };
     for (const epoch of [4, 5]) await expect(meet(epoch)).rejects.toMatchObject(late);
     isDeaf = false;
     (await meet(6)).close();

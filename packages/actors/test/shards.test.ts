@@ -286,6 +286,35 @@ describe("a job whose sampler is several processes that take their own parts", (
     expect(said.findIndex((one) => one.startsWith("failed 2: broken off"))).toBe(said.indexOf("held 2 true") - 1);
   });
 
+  it("begins again when one of them does not hear: three times in a row there is no word of its part", async () => {
+    const open = await openJob([
+      "timing.pull=1s",
+      "network.starved=500ms",
+      "health.interval=200ms",
+      "health.timeout=150ms",
+    ]);
+    job = open;
+    await open.startController();
+    for (const name of ["policy-0", "policy-1"]) open.startReplica(policyRole, name);
+    const deaf = open.startReplica(
+      rolloutRoleOn(
+        rankedPorts(
+          () => new Promise(() => {}),
+          (all) => all,
+        ),
+      ),
+      "rollout-0",
+    );
+    const { outcome, reason } = await deaf.ended;
+    expect({ outcome, reason }).toEqual({
+      outcome: "failed",
+      reason: expect.stringMatching(/taking the parts of version 0 in the 2 processes of this sampler was told to end/),
+    });
+    const said = await reportsOf(open);
+    expect(said).toHaveLength(2);
+    for (const one of said) expect(one).toMatch(/^failed 0: taking the parts .* did not end within 950 ms/);
+  });
+
   it("does not hold a version for which the engine leaves out a rank, whatever the engine thinks of it", async () => {
     const open = await openJob();
     job = open;

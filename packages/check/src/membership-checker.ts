@@ -268,7 +268,7 @@ export class MembershipChecker {
     for (const { id, incarnation } of lostIn(before, after)) {
       const process = this.#lives.get(incarnation);
       const isOver = !process || process.isDead || process.isStuck || this.#present.get(process) !== incarnation;
-      const isGone = isOver || [...(this.#beside.get(process) ?? [])].some(({ isDead }) => isDead);
+      const isGone = isOver || [...(this.#beside.get(process) ?? [])].some(({ isDead, isStuck }) => isDead || isStuck);
       this.#judge.require(isGone, "L6", () => `${id} is evicted on ${cause}, it is alive`);
     }
   }

@@ -66,7 +66,6 @@ export {
   type StepComponent,
   stepComponentsMax,
 } from "./judgement.ts";
-export { type MeshTimes, meshTimesOf } from "./mesh-times.ts";
 export { barrierDecisionMax, barrierPolicies, barrierRangesMax, barrierRanksMax } from "./messages/barrier.ts";
 export type { Direction, MessageDefinition } from "./messages/define.ts";
 export { type CommandKind, commandKinds, fleetHealths, killSignals } from "./messages/fleet.ts";
@@ -95,6 +94,7 @@ export {
 } from "./messages/parts.ts";
 export { importReceiptsMax, type RlPhase, rlPhases } from "./messages/phases.ts";
 export { type BatchFigures, type BatchPart, figureMax, type StepStats, sketchLength } from "./messages/step.ts";
+export { type MeshTimes, meshTimesOf, type PullTimes, pullTimesOf } from "./order-times.ts";
 export { flawOf } from "./outgoing.ts";
 export { firstSeqOf, type PiecedKind, piecedBytesMax, piecesMax, placeOf, type StreamPlace } from "./pieces.ts";
 export { processNameOf, processOf, type RankOrder } from "./ranks.ts";

@@ -71,6 +71,8 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   #abort = new AbortController();
   /** The work on the engine that runs or is queued: one thing at a time. */
   #engineWork: Promise<unknown> = Promise.resolve();
+  /** What was queued last, for the error when it does not end. */
+  #lastWork = "none";
 
   constructor(tools: WorkTools, ports: Ports) {
     this.#tools = tools;
@@ -96,7 +98,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     "mesh.abort": ({ reason }) => this.#abortMesh(reason),
     "step.compute": (effect, tools) => this.#compute(effect, tools),
     "step.promote": (effect, tools) => this.#promote(effect, tools),
-    "step.discard": () => this.#inTurn(async ({ engine }) => engine.discard()).then(() => {}),
+    "step.discard": () => this.#inTurn("discarding", async ({ engine }) => engine.discard()).then(() => {}),
   };
 
   async open(admission: Admission): Promise<void> {
@@ -262,7 +264,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   /** The engine may have another version when it is its turn. */
   #publishLater({ body }: EffectOf<"weights.publish">, tools: Tools): Promise<void> {
     const { lineage, version } = body;
-    return this.#inTurn(async (opened) => {
+    return this.#inTurn("publishing", async (opened) => {
       try {
         tools.post({ type: "weights.published", ...(await this.#publications.later(opened, body)) });
       } catch (error) {
@@ -273,18 +275,19 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   }
 
   #inPhase<T>(phase: (typeof phases)[number], work: (opened: Opened) => Promise<T>): Promise<T> {
-    return this.#inTurn(async (opened) => {
+    return this.#inTurn(phase, async (opened) => {
       this.#tools.beats.setPhase(phase);
       return await work(opened).finally(() => this.#tools.beats.setPhase("idle"));
     });
   }
 
   /** Runs work on the engine after whatever runs on it now. The machine asks for more only when that is over or aborted. */
-  #inTurn<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
+  #inTurn<T>(what: string, work: (opened: Opened) => Promise<T>): Promise<T> {
     const { clock } = this.#tools.environment;
-    const result = mustEnd("the engine's last work", this.#engineWork, clock).then(async () =>
+    const result = mustEnd(`the engine's last work (${this.#lastWork})`, this.#engineWork, clock).then(async () =>
       work(await this.#opened),
     );
+    this.#lastWork = what;
     this.#engineWork = result.catch(() => {});
     return result;
   }

@@ -3,8 +3,17 @@ import { randomUUID } from "node:crypto";
 import { withDeadline } from "@muster/base";
 import type { GradientMesh, ReduceOptions, ShardWindow } from "@muster/collectives";
 import type { PolicyEngine, RankCut } from "@muster/engine";
-import { type Body, meshTimesOf, type Section, sectionsOfPart, type VersionPart, versionParts } from "@muster/protocol";
+import {
+  type Body,
+  meshTimesOf,
+  pullTimesOf,
+  type Section,
+  sectionsOfPart,
+  type VersionPart,
+  versionParts,
+} from "@muster/protocol";
 import { errors } from "../errors.ts";
+import { Hearing, type Question } from "../shards/hearing.ts";
 import { type RankDone, type RankTicket, readAnswer, writeRankTicket } from "../shards/rank-tickets.ts";
 import type { RankTrainer } from "../shards/rank-trainer.ts";
 import { checkCopies, sectionOfShards, sizeOf } from "../shards/sharded-sections.ts";
@@ -14,9 +23,6 @@ import { type Published, placeIn, type StateTools, type TrainerState } from "./t
 type PerformAll = NonNullable<PolicyEngine["performAll"]>;
 
 const never = new AbortController().signal;
-
-/** As often in a row a mesh may be asked for of which a process says nothing: it does not hear, and only another life does. */
-const unheardMax = 3;
 
 /** Each rank has its shard, rank 0 too. */
 export class ShardedState implements TrainerState {
@@ -30,14 +36,14 @@ export class ShardedState implements TrainerState {
   #optimizer: readonly number[] = [];
   /** Numbers what is taken: what was given up and comes late is not adopted. */
   #orders = 0;
-  /** Meshes in a row of which not every process said whether it has its part. */
-  #unheard = 0;
+  readonly #hearing: Hearing;
 
   private constructor(tools: StateTools, own: RankTrainer, cut: RankCut) {
     const { engine } = tools;
     if (!engine.performAll) throw errors.RankEngine({ kind: engine.info().kind });
     this.#performAll = engine.performAll.bind(engine);
     this.#tools = tools;
+    this.#hearing = new Hearing(tools.environment.clock);
     this.#own = own;
     this.#cut = cut;
     this.#size = sizeOf(cut);
@@ -73,7 +79,10 @@ export class ShardedState implements TrainerState {
   async pull({ lineage, version, sections, holders }: Body<"weights.pull">, signal: AbortSignal): Promise<void> {
     const named = sections.map(({ table: _, ...section }) => section);
     const order = this.#orders++;
-    await this.#all({ do: "pull", order, lineage, version, sections: named, holders }, signal);
+    const { answerMs } = pullTimesOf(this.#tools.config.timing.pullMs);
+    const what = `taking the shards of version ${version}`;
+    const ticket = { do: "pull", order, lineage, version, sections: named, holders } as const;
+    await this.#ask(ticket, { what, timeoutMs: answerMs, signal });
     signal.throwIfAborted();
     await this.#all({ do: "adopt", order });
   }
@@ -108,7 +117,9 @@ export class ShardedState implements TrainerState {
     const { epoch, members } = body;
     const place = placeIn(body, this.#tools.identity);
     const named = members.map(({ id, ranks }) => ({ id, ranks: ranks ?? [] }));
-    await this.#heard({ do: "meet", epoch, place, members: named }, signal);
+    const { answerMs } = meshTimesOf(this.#tools.config.timing.meshMs);
+    const what = "meeting the processes of other trainers";
+    await this.#ask({ do: "meet", epoch, place, members: named }, { what, timeoutMs: answerMs, signal });
     return new ShardedMesh({
       epoch,
       worldSize: members.length,
@@ -118,43 +129,34 @@ export class ShardedState implements TrainerState {
     });
   }
 
-  /**
-   * Asks for what every process answers in time, also when it fails.
-   *
-   * @throws MUSTER_ERR_WORK_STUCK when one of them did not, several times in a row
-   */
-  async #heard(ticket: RankTicket, signal: AbortSignal): Promise<void> {
-    const { config, environment } = this.#tools;
-    const what = "a process of this trainer that was asked to meet those of others";
-    const timeoutMs = meshTimesOf(config.timing.meshMs).answerMs;
-    let isLate = false;
-    const ask = (late: AbortSignal) => {
-      late.addEventListener("abort", () => {
-        isLate = true;
-      });
-      return this.#all(ticket, AbortSignal.any([late, signal]));
-    };
-    try {
-      await withDeadline(ask, { what, timeoutMs, clock: environment.clock });
-    } catch (error) {
-      this.#unheard = isLate ? this.#unheard + 1 : 0;
-      if (this.#unheard < unheardMax) throw error;
-      throw errors.WorkStuck({ what, timeoutMs: this.#unheard * timeoutMs }, error);
-    }
-    this.#unheard = 0;
-  }
-
   async close(): Promise<void> {
     await this.#own.close();
   }
 
+  /** What every process answers in time, also when it fails. @throws what `Hearing` throws, and what they failed with */
+  async #ask(ticket: RankTicket, { what, ...question }: Question): Promise<readonly RankDone[]> {
+    const named = `${what} in the ${this.#size} processes of this trainer`;
+    const order = randomUUID();
+    const answers = await this.#hearing.of({ ...question, what: named }, (signal) =>
+      this.#handOn(order, ticket, signal),
+    );
+    return this.#read(order, answers);
+  }
+
   /** @param signal - Where what is asked for may be given up. */
   async #all(ticket: RankTicket, signal?: AbortSignal): Promise<readonly RankDone[]> {
+    const order = randomUUID();
+    return this.#read(order, await this.#handOn(order, ticket, signal));
+  }
+
+  async #handOn(order: string, ticket: RankTicket, signal?: AbortSignal): Promise<readonly string[]> {
     // Of what is given up already nobody would hear how it fails.
     signal?.throwIfAborted();
-    const order = randomUUID();
     const performed = this.#performAll(writeRankTicket({ order, ticket }), signal ?? never);
-    const answers = await (signal ? soon(performed, signal) : performed);
+    return await (signal ? soon(performed, signal) : performed);
+  }
+
+  #read(order: string, answers: readonly string[]): readonly RankDone[] {
     if (answers.length !== this.#size)
       throw errors.RankAnswer({
         rank: answers.length,

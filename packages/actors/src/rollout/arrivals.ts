@@ -3,12 +3,13 @@ import { randomUUID } from "node:crypto";
 import { invariant, withDeadline } from "@muster/base";
 import type { MappedVersion, VersionStore } from "@muster/collectives";
 import type { RankCut, RolloutEngine, SectionSource, WeightUpdate } from "@muster/engine";
-import { type Body, type JobConfig, sectionsOfPart } from "@muster/protocol";
+import { type Body, type JobConfig, pullTimesOf, sectionsOfPart } from "@muster/protocol";
 import type { SectionConversion } from "@muster/tensors";
 import type { Ports } from "../ports.ts";
 import type { Admission, WorkTools } from "../replica/work.ts";
 import { collectShards } from "../shards/collect-shards.ts";
-import { partBytesOf } from "../shards/sharded-sections.ts";
+import { Hearing } from "../shards/hearing.ts";
+import { partBytesOf, sizeOf } from "../shards/sharded-sections.ts";
 import { Receipts, ticketOf } from "../shards/tickets.ts";
 import { Tables } from "../tables.ts";
 import { deltaOf, engineVersionOf, mapSections, pullRanks } from "../weights.ts";
@@ -38,6 +39,7 @@ export class Arrivals {
   readonly #ports: Ports;
   readonly #meters: ArrivalMeters;
   readonly #tables: Tables;
+  readonly #hearing: Hearing;
   /** Serves to other hosts what came from another host; opened with the first pull, which says how large versions are. */
   #store: Promise<VersionStore | null> | null = null;
 
@@ -49,6 +51,7 @@ export class Arrivals {
     this.#ports = ports;
     this.#meters = arrivalMetersOn(tools.environment.metrics);
     this.#tables = new Tables(ports, tools.identity);
+    this.#hearing = new Hearing(tools.environment.clock);
   }
 
   /** Pulls a version and hands it to the engine, which has it when this ends. @throws what pulls and engines throw. */
@@ -92,7 +95,7 @@ export class Arrivals {
   /** Has each process of the replica take its own part from whoever has it: nothing comes here that only others need. */
   async #byRanks(
     body: Body<"weights.pull">,
-    { engine }: Receiver,
+    { engine, config }: Receiver,
     { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
   ): Promise<Arrived> {
     const version = engineVersionOf(body);
@@ -102,7 +105,20 @@ export class Arrivals {
     const order = randomUUID();
     const receipts = new Receipts({ ...body, order, build: this.#ports.engineBuild }, partBytesOf(cut));
     const arrived = (receipt: string): void => receipts.add(receipt);
-    await engine.updateWeights({ version, via: "ranks", ticket: ticketOf({ ...body, order }), arrived, signal });
+    const { answerMs: timeoutMs } = pullTimesOf(config.timing.pullMs);
+    const what = `taking the parts of version ${body.version} in the ${sizeOf(cut)} processes of this sampler`;
+    const ticket = ticketOf({ ...body, order });
+    const failed = await this.#hearing.of({ what, timeoutMs, signal }, (given) =>
+      engine.updateWeights({ version, via: "ranks", ticket, arrived, signal: given }).then(
+        () => null,
+        (error: unknown) => {
+          // What was given up says nothing of who has answered.
+          given.throwIfAborted();
+          return { error };
+        },
+      ),
+    );
+    if (failed) throw failed.error;
     const { bytes, wireBytes } = receipts.complete();
     this.#meters.arrived("parts", { bytes, wireBytes });
     const how = { way: "parts", bytes, wireBytes, durationMs: clock.now() - startedMs };

@@ -2,7 +2,7 @@
 import type { Clock, Logger, SectionBytes } from "@muster/base";
 import { type RankPlan, type ShardSource, shardsOf } from "@muster/collectives";
 import { bytesIn, type RankCut, type RankShards, type ShardTensor } from "@muster/engine";
-import { processNameOf, sectionsOfPart } from "@muster/protocol";
+import { processNameOf, pullTimesOf, sectionsOfPart } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
 import type { Puller } from "../weights.ts";
@@ -44,7 +44,7 @@ export function rankShards(options: RankShardsOptions): RankShards {
       const { order, lineage, version } = ticket;
       const sources = await sourcesOf(ticket, { ports, trainers, signal });
       checkSize(plan, into);
-      const endMs = startedMs + config.timing.pullMs;
+      const endMs = startedMs + pullTimesOf(config.timing.pullMs).partMs;
       const given = { id: { lineage, version }, plan, sources, room: into, endMs, signal };
       const { bytes, wireBytes } = await pullPieces(puller, given);
       const [digest = ""] = await ports.digests([into], signal);

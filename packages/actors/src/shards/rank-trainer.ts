@@ -14,7 +14,7 @@ import {
   type StateSource,
   type StateViews,
 } from "@muster/engine";
-import { meshTimesOf, processNameOf } from "@muster/protocol";
+import { meshTimesOf, processNameOf, pullTimesOf } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { PartStores } from "../part-stores.ts";
 import { openTrainerStores } from "../policy/trainer-stores.ts";
@@ -220,13 +220,19 @@ export class RankTrainer implements RankTraining {
   /** Every rank takes what it had of the version: the same rank of another trainer has just that. It stays where it lies until it is adopted. */
   async #pull(ticket: TicketOf<"pull">, asking: AbortSignal): Promise<RankDone> {
     const signal = this.#takeInstead(asking);
-    const { ports, rank, cut, job, dataKey, config } = this.#options;
+    const { ports, rank, cut, job, dataKey, config, clock } = this.#options;
     const puller = { map: ports.map, digests: ports.digests, job, member: this.#member, dataKey, config };
     const size = { weights: this.bytes, optimizer: this.#attached().optimizerBytes };
-    const { source, release } = await mapShard(puller, ticket, { rank, cut, size, signal });
-    if (signal.aborted) release();
-    signal.throwIfAborted();
-    this.#taken = { order: ticket.order, source, release };
+    const { partMs: timeoutMs } = pullTimesOf(config.timing.pullMs);
+    const what = `taking the shard of version ${ticket.version}`;
+    const take = async (late: AbortSignal): Promise<StateInWaiting> => {
+      const given = AbortSignal.any([late, signal]);
+      const { source, release } = await mapShard(puller, ticket, { rank, cut, size, signal: given });
+      if (given.aborted) release();
+      given.throwIfAborted();
+      return { order: ticket.order, source, release };
+    };
+    this.#taken = await withDeadline(take, { what, timeoutMs, clock });
     return nothing;
   }
 

@@ -35,6 +35,14 @@ const lateRanks = (scenario: Scenario): readonly Fault[] => [
 const joiners = (scenario: Scenario): readonly Fault[] =>
   repeated(scenario, 20_000, (atMs) => ({ kind: "kill", atMs, node: "policy-2", isSeen: true }));
 
+/** Rank 1 of the first trainer hears nothing any more, from the first step on. */
+const deafRank = ({ safetyMs }: Scenario): readonly Fault[] => [
+  { kind: "stick", atMs: Math.round(safetyMs / 2), node: "policy-1.1" },
+];
+
+/** How long an engine that does not wait for its ranks waits for them. */
+const hastyMs = 500;
+
 interface Answer {
   readonly rank: number;
   readonly done?: { readonly sections: readonly { readonly digest: string }[] };
@@ -105,6 +113,37 @@ export const trainerShardCanaries: readonly Canary[] = [
         const attach: typeof training.attach = (state) => training.attach(patched(state, { restore: async () => {} }));
         return patched(training, { attach });
       },
+    }),
+  },
+  {
+    name: "deaf-rank-answered-for",
+    says: "an engine says of a rank that does not answer that it failed",
+    profile: "quiet",
+    seedsMax: 10,
+    shape: (scenario) => {
+      const { config, ...rest } = ofTwo(scenario);
+      return { ...rest, config: { ...config, steps: 60 }, safetyMs: 30_000, limitMs: 10 * rest.limitMs };
+    },
+    stage: deafRank,
+    make: () => ({
+      ports: (ports, process) => ({
+        ...ports,
+        policyEngine: async (config, training) => {
+          const engine = await ports.policyEngine(config, training);
+          const performAll: typeof engine.performAll = async (ticket, signal) => {
+            const { order } = JSON.parse(ticket) as { readonly order: string };
+            const failed = { code: "", message: "it takes too long", params: {} };
+            const forAll = Array.from({ length: 2 }, (_, rank) =>
+              JSON.stringify({ order, rank, build: ports.engineBuild, failed }),
+            );
+            return await Promise.race([
+              engine.performAll?.(ticket, signal) ?? [],
+              process.sleep(hastyMs).then(() => forAll),
+            ]);
+          };
+          return patched(engine, { performAll });
+        },
+      }),
     }),
   },
 ];

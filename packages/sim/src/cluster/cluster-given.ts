@@ -27,6 +27,8 @@ export interface ClusterObserver extends WireObserver, MeshObserver, FaultObserv
     devices: readonly string[],
     rank: { readonly replica: string; readonly life: number } | null,
   ): void;
+  /** All processes of one replica begin; they end as one. */
+  together(processes: readonly SimProcess[]): void;
   /** A controller acts; `controller.snapshot()` shows its live state. */
   termBegan(process: SimProcess, controller: Controller): void;
 }

@@ -84,7 +84,8 @@ export class Cluster {
     const isJobOver = (): boolean => this.isJobOver;
     this.#stuck = new StuckProcesses({ world, end, isJobOver, jobState: () => this.#observer.jobState });
     const spawn = (id: string, { role, host }: SimProcess): SimProcess => this.#spawn(id, role, { host });
-    this.#ranks = new ReplicaRanks({ world, size: trainerSizeOf(scenario.config), spawn, end });
+    const together = (processes: readonly SimProcess[]): void => this.#observer.together(processes);
+    this.#ranks = new ReplicaRanks({ world, size: trainerSizeOf(scenario.config), spawn, end, together });
     const arms = scenario.faults.flatMap((fault) => (fault.kind === "failpoint" ? [fault] : []));
     this.failpoints = new Failpoints(arms, (arm, process) => this.#strike(arm, process));
     const { makeNetwork = (options: NetworkOptions): AnyNetwork => new Network(options) } = given;
@@ -181,10 +182,10 @@ export class Cluster {
     node.process = process;
     process.onDeath(() => this.#replicaGone(node, process));
     this.#ranks.start(process);
-    node.replica = this.#run(
-      process,
-      node.role === "node" ? this.#nodeRole(process) : this.#roleOf(node.role, process),
-    );
+    const role = node.role === "node" ? this.#nodeRole(process) : this.#roleOf(node.role, process);
+    // A replica of several processes ends with its life, as a node has it: the others are of the same one.
+    const life = this.#ranks.othersOf(process).length > 0 ? 1 : undefined;
+    node.replica = this.#run(process, role, undefined, life);
   }
 
   /** Runs a role in a process until one of them ends. */

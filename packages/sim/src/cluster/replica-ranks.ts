@@ -13,6 +13,7 @@ export interface RankSupervision {
   readonly size: number;
   spawn(id: string, beside: SimProcess): SimProcess;
   end(process: SimProcess): void;
+  together(processes: readonly SimProcess[]): void;
 }
 
 /** The processes of trainers that are not rank 0. */
@@ -28,12 +29,13 @@ export class ReplicaRanks {
 
   /** A life of a replica begins with its rank 0: so do the others. */
   start(first: SimProcess): void {
-    const { world, size, spawn, end } = this.#given;
+    const { world, size, spawn, end, together } = this.#given;
     if (first.role !== "policy" || size === 1) return;
     const others = Array.from({ length: size - 1 }, (_, i) => spawn(processNameOf(first.node, i + 1), first));
     this.#others.set(first, others);
     for (const other of others) this.#last.set(other.node, other);
     const all = [first, ...others];
+    together(all);
     const endAll = (): void => {
       for (const each of all) if (!each.isDead) end(each);
     };

@@ -63,7 +63,7 @@ export function drawFaults(options: FaultOptions): readonly Fault[] {
   const elections = isCrowd || isScript ? drawElections(options) : [];
   const arrivals = isScript ? drawBarrierArms(randomOf(seed, 167)) : [];
   const sharded = profile === "storage" && (config.checkpoint.shards ?? 1) > 1 ? drawShards(options) : [];
-  const ofRanks = trainerSizeOf(config) > 1 ? drawRankFaults(randomOf(seed, 193), { config, safetyMs }) : [];
+  const ofRanks = trainerSizeOf(config) > 1 ? drawRankFaults(seed, { config, safetyMs }) : [];
   const changes = isSwarm ? drawChanges(seed, options) : [];
   const rest = [...pointed, ...changes, ...arrivals, ...sharded, ...ofRanks, ...(isNoisy ? [drawNoise(random)] : [])];
   return [...timed, ...elections, ...leaver, ...unsound, ...lost, ...asked, ...rest];

@@ -1,5 +1,5 @@
 /** What may happen to the processes of a trainer of several that are not its rank 0. */
-import type { Random } from "@muster/base";
+import { randomOf } from "@muster/base";
 import { type JobConfig, processNameOf } from "@muster/protocol";
 import { trainerSizeOf } from "../ranks/cut.ts";
 import { drawRankArms } from "./draw-arms.ts";
@@ -8,11 +8,15 @@ import type { Fault } from "./fault.ts";
 /** In which share of such jobs something does. */
 const share = 0.75;
 
-/** Draws their ends, stand-stills, slowness, wrong bits and cut links. Pure. */
+/** Of those, in which share one of them hears nothing any more. */
+const deafShare = 0.5;
+
+/** Draws their ends, stand-stills, slowness, deafness, wrong bits and cut links. Pure. */
 export function drawRankFaults(
-  random: Random,
+  seed: number,
   { config, safetyMs }: { readonly config: JobConfig; readonly safetyMs: number },
 ): readonly Fault[] {
+  const random = randomOf(seed, 193);
   if (random.next() >= share) return [];
   const rankOf = (policy: number): string =>
     processNameOf(`policy-${policy}`, 1 + random.below(trainerSizeOf(config) - 1));
@@ -29,5 +33,6 @@ export function drawRankFaults(
     { kind: "bit-flip", atMs: atMs(), forMs: forMs(), node: node() },
     { kind: "data-cut", atMs: atMs(), forMs: forMs(), between: [node(), node()] },
   ];
-  return [...all.filter(() => random.next() < 0.5), ...drawRankArms(random)];
+  const drawn = [...all.filter(() => random.next() < 0.5), ...drawRankArms(random)];
+  return randomOf(seed, 197).next() < deafShare ? [...drawn, { kind: "stick", atMs: atMs(), node: node() }] : drawn;
 }

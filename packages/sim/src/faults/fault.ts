@@ -22,6 +22,8 @@ export type Fault =
   | { readonly kind: "kill-all"; readonly atMs: number; readonly role: string; readonly isSeen: boolean }
   /** SIGSTOP and SIGCONT; a supervisor may start a second life meanwhile. */
   | ({ readonly kind: "pause" | "hang"; readonly atMs: number; readonly forMs: number } & Target)
+  /** A process of a trainer hears nothing any more, for good: its main thread is in an endless loop. Only the end of its replica ends it. */
+  | ({ readonly kind: "stick"; readonly atMs: number } & Target)
   /** The host of a process is suspended, as a virtual machine is: its monotonic clock does not count that time. */
   | ({ readonly kind: "suspend"; readonly atMs: number; readonly forMs: number } & Target)
   /** Everything that a process does takes `factor` times as long. */

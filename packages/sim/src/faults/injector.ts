@@ -128,6 +128,9 @@ export class Injector implements PlaneFaults {
       case "hang":
         this.#victims.freeze(process, fault.kind, fault.forMs);
         return;
+      case "stick":
+        process.stick();
+        return;
       case "suspend":
         this.#victims.freeze(process, "suspend", fault.forMs);
         return;

@@ -4,7 +4,7 @@ import type { Fault } from "./fault.ts";
 /** Faults that happen at a time of their own. */
 export type TimedKind = Exclude<
   Fault["kind"],
-  "failpoint" | "noise" | "command" | "gone" | "spoil" | "misreport" | "suffix-loss" | "consumer-expiry"
+  "failpoint" | "noise" | "command" | "gone" | "stick" | "spoil" | "misreport" | "suffix-loss" | "consumer-expiry"
 >;
 
 /** Relative frequencies. */

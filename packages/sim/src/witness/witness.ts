@@ -24,23 +24,12 @@ import {
   TrainingChecker,
   WeightsChecker,
 } from "@muster/check/internal";
-import type { StateSections } from "@muster/engine";
 import type { ControllerState } from "@muster/machines/controller";
-import {
-  type AnyMessage,
-  flawOf,
-  type Identity,
-  type JobConfig,
-  type Ledger,
-  readPlain,
-  type Section,
-} from "@muster/protocol";
+import { type AnyMessage, flawOf, type Identity, type Ledger, readPlain, type Section } from "@muster/protocol";
 import type { Bug } from "../cluster/bug.ts";
 import type { ClusterObserver } from "../cluster/cluster-given.ts";
 import { isCut } from "../cluster/last-controller.ts";
 import { graceMsOf, type Scenario } from "../cluster/scenario.ts";
-import { initialWeights } from "../engine/arithmetic.ts";
-import { shapeOf } from "../engine/info.ts";
 import { kindOfSubject } from "../net/subject-kind.ts";
 import type { HeardMessage, StoredMessage } from "../net/wire.ts";
 import { planeDigest } from "../plane/digest.ts";
@@ -48,10 +37,12 @@ import type { SimDisk } from "../plane/sim-disk.ts";
 import type { SimProcess } from "../world/process.ts";
 import type { World } from "../world/world.ts";
 import { allowanceOf, areSimple } from "./allowance.ts";
+import { DeafChecker } from "./deaf-checker.ts";
 import { areKills, explainedUntilMs, isWide, outagesOf } from "./explained.ts";
 import { LeftoverChecker } from "./leftover-checker.ts";
 import { lineOf } from "./log-line.ts";
-import { optimizerBytesOf, sectionDigestOf } from "./section-digest.ts";
+import { sectionDigestOf } from "./section-digest.ts";
+import { startOf } from "./start-state.ts";
 
 /** How the job ended, in its own words. */
 export interface JobEnd {
@@ -98,6 +89,7 @@ export class Witness implements ClusterObserver {
   readonly #losses: LossChecker;
   readonly #budgets: BudgetChecker;
   readonly #blames: BlameChecker;
+  readonly #deaf: DeafChecker;
   /** The arithmetic of some samples overflows in this run. */
   readonly #overflows: boolean;
   readonly #graceMs: number;
@@ -139,6 +131,7 @@ export class Witness implements ClusterObserver {
       isWide: isWide(faults),
       areKills: isAlone && areKills(faults),
     });
+    this.#deaf = new DeafChecker(judge, scenario, () => this.end !== null);
     this.#facts = new FactChecker(judge, config);
     this.#tellings = new ToldChecker(judge);
     const memory = new MemoryChecker(judge);
@@ -295,6 +288,11 @@ export class Witness implements ClusterObserver {
     if (rank) this.#ranks.began(child, { ...rank, node: node.node }, this.#journal.state);
   }
 
+  together(processes: readonly SimProcess[]): void {
+    const [first] = processes;
+    if (first) for (const each of processes) this.#members.bore(each, { replica: first.name, life: 0 });
+  }
+
   termBegan(process: SimProcess, controller: Controller): void {
     this.#journal.termBegan(process, controller);
   }
@@ -303,6 +301,7 @@ export class Witness implements ClusterObserver {
     this.#judge.note(`fault ${name}${process ? ` at ${process.name}` : ""}`);
     this.faults.set(name, (this.faults.get(name) ?? 0) + 1);
     if (process) this.#blames.struck(process);
+    if (name === "stick" && process) this.#deaf.stuck(process);
     if (name === "power-loss") void this.#checkpoints?.verifyAfterPowerLoss();
   }
 
@@ -377,17 +376,6 @@ export class Witness implements ClusterObserver {
     else if (message.kind === "command.done") this.#fleet.done(message.body.commandId, message.body.outcome);
     else if (message.kind === "job.ended") this.end = message.body;
   }
-}
-
-/** What policy engines hold before anybody trained; unknown where a job begins with a checkpoint. */
-function startOf(config: JobConfig): { readonly start?: StateSections } {
-  const { weights: from, model } = config;
-  if (from.kind !== "seed") return {};
-  const { count } = shapeOf(model);
-  const weights = new Uint8Array(initialWeights(count, from.seed).buffer);
-  return {
-    start: { weights, optimizer: new Uint8Array(optimizerBytesOf(config).reduce((sum, bytes) => sum + bytes)) },
-  };
 }
 
 function envelopeOf(data: Uint8Array): Envelope | null {

@@ -4,6 +4,7 @@ import type { Scenario } from "../../src/cluster/scenario.ts";
 import type { Fault } from "../../src/faults/fault.ts";
 import { rankPoints } from "../../src/faults/points.ts";
 import { drawScenario, type Profile, withTrainersOf } from "../../src/seed/draw-scenario.ts";
+import { runScenario } from "../../src/seed/run-scenario.ts";
 import { runAndCompare } from "../../src/seed/run-seed.ts";
 
 const sizeOf = ({ config }: Scenario): number => config.processes?.policy ?? 1;
@@ -11,12 +12,12 @@ const drawn = (profile: Profile, seeds: number): readonly Scenario[] =>
   Array.from({ length: seeds }, (_, i) => drawScenario(i + 1, profile));
 
 /** Two trainers of two processes, in a job whose end is a function of its seed. */
-function job(faults: readonly Fault[]): Scenario {
+function job(faults: readonly Fault[], steps = 4): Scenario {
   const scenario = drawScenario(2, "quiet");
   const { config } = scenario;
   const replicas = { ...config.replicas, policy: 2 };
   const batch = { ...config.batch, microShards: 2 };
-  const sync = { ...config, mode: "sync" as const, stalenessMax: 0, replicas, batch, steps: 4 };
+  const sync = { ...config, mode: "sync" as const, stalenessMax: 0, replicas, batch, steps };
   return { ...scenario, config: withTrainersOf(sync, 2), faults, safetyMs: faults.length > 0 ? 60_000 : 0 };
 }
 
@@ -41,6 +42,20 @@ describe("a trainer of several processes", () => {
     const pointed = faults.filter(({ kind }) => kind === "failpoint");
     expect(strikes.reduce((sum, { count }) => sum + count, 0)).toBe(pointed.length);
   });
+});
+
+describe("a process of a trainer that hears nothing any more", () => {
+  // Before it takes a version, and while it has none: others go on without it, and nobody else would notice.
+  it.each([6_500, 18_500])(
+    "ends with its replica, which begins again, from %i ms on",
+    { timeout: 60_000 },
+    async (atMs) => {
+      const { violations, faults, end } = await runScenario(job([{ kind: "stick", atMs, ...rank }], 30));
+      expect(violations).toEqual([]);
+      expect(faults.get("stick")).toBe(1);
+      expect(end?.outcome).toBe("done");
+    },
+  );
 });
 
 describe("the profiles", () => {
