@@ -1,4 +1,7 @@
-/** Processes that a module of the user starts in a replica: they end with it, also when the node that would end them is gone. */
+/**
+ * Processes that a module of the user starts in a replica, one of them in a session of its own with an empty environment: they end with it, also when the
+ * node that would end them is gone.
+ */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type JobRun, processesNaming, waitFor } from "@muster/testkit";
@@ -13,10 +16,10 @@ beforeAll(async () => {
   writeFileSync(
     path,
     `import { spawn } from "node:child_process";
-    let child;
+    let children;
+    const own = { argv0: ${JSON.stringify(`${runs.path}/child-of-`)} + process.ppid, stdio: "ignore" };
     export default async ({ engine, prompt }) => {
-      child ??= spawn("sleep", ["600"], { argv0: ${JSON.stringify(`${runs.path}/child-of-`)} + process.pid, stdio: "ignore" });
-      child.unref();
+      children ??= [own, { ...own, detached: true, env: {} }].map((given) => spawn("sleep", ["600"], given).unref());
       const { responseIds, logprobs, finish } = await engine.generate({ promptIds: prompt.ids });
       return { responseIds, logprobs, finish };
     };`,
@@ -40,7 +43,7 @@ afterAll(async () => {
   }
 });
 
-/** The replica of a living child, once there is one. @returns Its process id. */
+/** The replica of a living child of its module, once there is one. @returns Its process id. */
 async function parent(butNot?: number): Promise<number> {
   const find = () => {
     const named = processesNaming(runs.path).map(({ args }) => /child-of-(\d+)$/.exec(args[0] ?? "")?.[1]);

@@ -104,10 +104,13 @@ it("says that a process has ended when its children have, too: until then they h
   expect(left).toEqual([]);
 });
 
-it("leaves nothing of a process behind, also what forked twice into a session of its own", async () => {
+it.each([
+  ["forked twice into a session of its own", "setsid"],
+  ["did so with an empty environment", "env -i setsid"],
+])("leaves nothing of a process behind, also what %s", async (_, setsid) => {
   await keeper.close();
   const pids = join(directory.path, "escaped");
-  const escapes = `setsid -f sh -c '(sleep 600 & echo $! >> ${pids}; exec sleep 600) & echo $! >> ${pids}'`;
+  const escapes = `${setsid} -f sh -c '(sleep 600 & echo $! >> ${pids}; exec sleep 600) & echo $! >> ${pids}'`;
   const left: boolean[] = [];
   const escaped = (): readonly number[] =>
     existsSync(pids) ? readFileSync(pids, "utf8").split("\n").slice(0, -1).map(Number) : [];

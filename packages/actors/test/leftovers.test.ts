@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { silentLogger } from "@muster/base";
+import { isOfLife, keptLimitOf, lifeWords } from "@muster/engine";
 import { makeTempDirectory, type TempDirectory, waitFor } from "@muster/testkit";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { drawMark, endLeftover, markVariable, type ProcessNote, ProcessNotes } from "../src/node/leftovers.ts";
@@ -22,19 +23,13 @@ afterEach(async () => {
 
 /** Starts a shell with a child and writes it down; the shell ends when its standard input does, the child does not. */
 async function replica(environment: NodeJS.ProcessEnv, mark: string, child = "sleep 600 &") {
-  const shell = spawn(
-    "sh",
-    [
-      "-c",
-      `${child}
-echo started; read -r word`,
-    ],
-    {
-      stdio: ["pipe", "pipe", "ignore"],
-      detached: true,
-      env: { ...process.env, ...environment },
-    },
-  );
+  const words = ["sh", "-c", `${child}\necho started; read -r word`];
+  const [program = "", ...args] = environment[markVariable] === mark ? lifeWords(mark, words) : words;
+  const shell = spawn(program, args, {
+    stdio: ["pipe", "pipe", "ignore"],
+    detached: true,
+    env: { ...process.env, ...environment },
+  });
   shells.push(shell);
   const { pid = 0 } = shell;
   await once(shell.stdout, "data");
@@ -67,12 +62,16 @@ describe("what an earlier life left", () => {
     expect(membersOf(pid)).toEqual([]);
   });
 
-  it("ends when all that is left is in a session of its own", async () => {
+  it.each([
+    ["a session of its own", "setsid -f sleep 600"],
+    ["a session of its own with an empty environment", "env -i setsid -f sleep 600"],
+  ])("ends when all that is left is in %s", async (_, child) => {
     const mark = drawMark();
-    const { note, end } = await replica({ [markVariable]: mark }, mark, "setsid -f sleep 600");
+    const { note, end } = await replica({ [markVariable]: mark }, mark, child);
     await end();
     // `setsid -f` returns before its child has left the group.
-    const find = () => (membersOf(note.pid).length === 0 ? escapedFrom(note.pid, markVariable, mark) : []);
+    const isMeant = (pid: number): boolean => isOfLife(keptLimitOf(pid), mark);
+    const find = () => (membersOf(note.pid).length === 0 ? escapedFrom(note.pid, isMeant) : []);
     const escaped = await waitFor(() => (find().length === 1 ? find() : null), {
       what: "a child in a session of its own",
       timeoutMs: 5_000,

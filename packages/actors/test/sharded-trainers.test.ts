@@ -123,7 +123,10 @@ async function trainer(
 }
 
 /** Publishes everything. @returns What the order of a reader says of it. */
-async function published({ state }: Pick<Trainer, "state">, holder: string): Promise<{ sections: Section[]; holders: Holder[] }> {
+async function published(
+  { state }: Pick<Trainer, "state">,
+  holder: string,
+): Promise<{ sections: Section[]; holders: Holder[] }> {
   const { sections, addresses, training, ranks } = await state.publish(id, ["serving", "training"]);
   return { sections: [...sections], holders: [{ id: holder, addresses, training, ranks }] };
 }

@@ -2,6 +2,7 @@
 import { ChildProcess } from "node:child_process";
 import { expect, test, vi } from "vitest";
 import { AgentProcess } from "../src/agent/agent-process.ts";
+import { ProcessMark } from "../src/programs/process-mark.ts";
 
 vi.mock("node:child_process", async (original) => ({
   ...(await original<typeof import("node:child_process")>()),
@@ -13,6 +14,14 @@ vi.mock("node:child_process", async (original) => ({
 }));
 
 test("an agent that could not be started says why", async () => {
-  const start = { words: ["agent"], env: {}, directory: "/", input: "", mark: "m", memoryMax: 0, outputMax: 1 };
+  const start = {
+    words: ["agent"],
+    env: {},
+    directory: "/",
+    input: "",
+    mark: new ProcessMark(),
+    memoryMax: 0,
+    outputMax: 1,
+  };
   await expect(new AgentProcess(start).ended).rejects.toThrow("spawn agent EMFILE");
 });

@@ -4,7 +4,7 @@ import { closeSync, fstatSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { setImmediate as turnOfTheLoop } from "node:timers/promises";
 import { type Clock, type Logger, messageOf } from "@muster/base";
-import { reservePort } from "@muster/engine";
+import { lifeWords, reservePort } from "@muster/engine";
 import type { NodeEffect } from "@muster/machines";
 import type { RankOrder, ReplicaRole } from "@muster/protocol";
 import { ErrorFiles, lastWordsOf, makeFolderSync } from "@muster/runtime";
@@ -169,11 +169,11 @@ export class Keeper implements KeeperPort {
 
   #spawn({ id, role, life, devices, rank }: StartOrder): void {
     const { directory, node, commandOf, logger, onStarted } = this.#options;
-    const [program = "", ...args] = commandOf(role, rank?.id ?? id, rank?.rank ?? 0);
     const path = join(directory, "logs", `${id}.err`);
     const log = openSync(path, "a", 0o600);
     const from = fstatSync(log).size;
     const mark = drawMark();
+    const [program = "", ...args] = lifeWords(mark, commandOf(role, rank?.id ?? id, rank?.rank ?? 0));
     const own = { ...(rank ? rankEnvironmentOf(rank) : {}), [markVariable]: mark };
     const env = { ...environmentOf(this.#options.env, devices), ...own };
     const child = spawn(program, args, { stdio: ["pipe", "ignore", log], detached: true, env });

@@ -1,11 +1,13 @@
 /**
  * Processes that outlived the node which started them. Each replica's process is written down with the time of its start and with the
- * mark that it hands on to its children, so that a later node ends exactly those and never others that got their number. Linux only.
+ * mark of its life, which all that it starts carries: in the environment, and as a limit that an empty environment leaves. So a later node ends exactly those
+ * and never others that got their number. Linux only.
  */
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, type Logger, withDeadline } from "@muster/base";
+import { isOfLife, keptLimitOf } from "@muster/engine";
 import { makeOwnFolderSync } from "@muster/runtime";
 import { z } from "zod";
 import { escapedFrom, isMissing, membersOf, startTicksOf, wasGiven } from "./proc.ts";
@@ -140,17 +142,23 @@ export function signalGroup(pid: number, signal: NodeJS.Signals): boolean {
 
 /** Ends the processes of a life that left its group, however they did. @returns Those that were there. */
 export function endEscaped(pid: number, mark: string): readonly number[] {
-  const escaped = escapedFrom(pid, markVariable, mark);
-  for (const one of escaped) signalOne(one);
-  return escaped;
+  return escapedFrom(pid, (one) => carries(one, mark)).filter(endOne);
 }
 
-function signalOne(pid: number): void {
+/** @returns False for one that is gone, or that runs as somebody else, as below sudo, and is not ours to end. */
+function endOne(pid: number): boolean {
   try {
-    process.kill(pid, "SIGKILL");
+    return process.kill(pid, "SIGKILL");
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ESRCH" || code === "EPERM") return false;
+    throw error;
   }
+}
+
+/** Whether a process is of the life with this mark. */
+function carries(pid: number, mark: string): boolean {
+  return isOfLife(keptLimitOf(pid), mark) || wasGiven(pid, markVariable, mark);
 }
 
 /** What is left of the group of a life: processes that are its own for certain, some that may be, or none. */
@@ -161,5 +169,5 @@ function leftOf({ pid, startTicks, mark }: ProcessNote): "own" | "unknown" | "no
   if (first !== null) return "none";
   const members = membersOf(pid);
   if (members.length === 0) return "none";
-  return members.some((member) => wasGiven(member, markVariable, mark)) ? "own" : "unknown";
+  return members.some((member) => carries(member, mark)) ? "own" : "unknown";
 }

@@ -1,4 +1,4 @@
-/** What Linux tells about the processes of this host: when one started, its group, and the environment that it was given. */
+/** What Linux tells about the processes of this host: when one started, its group, and what it was given. */
 import { readdirSync, readFileSync } from "node:fs";
 
 /** When a process started, in clock ticks since the host's boot; `null` when there is none, or when it only waits to be reaped. */
@@ -11,9 +11,9 @@ export function membersOf(group: number): readonly number[] {
   return allProcesses().filter((pid) => readStat(pid)?.group === group);
 }
 
-/** The processes that were given this variable with this value and are not in this group: they left it, with a session of their own for one. */
-export function escapedFrom(group: number, name: string, value: string): readonly number[] {
-  return allProcesses().filter((pid) => wasGiven(pid, name, value) && readStat(pid)?.group !== group);
+/** The processes of which this is true and that are not in this group: they left it, with a session of their own for one. */
+export function escapedFrom(group: number, isMeant: (pid: number) => boolean): readonly number[] {
+  return allProcesses().filter((pid) => isMeant(pid) && (readStat(pid)?.group ?? group) !== group);
 }
 
 function allProcesses(): readonly number[] {

@@ -1,10 +1,9 @@
 /** Samples by an agent: a program of the user's that is started for each sample and speaks to a base URL of its own (`rollout.agent`). */
-import { randomUUID } from "node:crypto";
 import { type GenerateContext, type ModuleResponse, Places } from "@muster/base";
 import type { GenerateFunction } from "../collect/generate-function.ts";
 import { errors } from "../errors.ts";
 import { inheritedOf } from "../programs/command.ts";
-import { endMarked } from "../programs/proc.ts";
+import { endMarked, ProcessMark } from "../programs/process-mark.ts";
 import { type AgentOptions, agentCommandOf } from "./agent-command.ts";
 import { AgentProcess } from "./agent-process.ts";
 import type { EpisodePort } from "./episode-port.ts";
@@ -39,7 +38,7 @@ class Runner {
   readonly #words: readonly string[];
   /** What stands in the environment besides the addresses: that of this process, then the job's. */
   readonly #env: readonly [inherited: Env, added: Env];
-  readonly #marks = new Set<string>();
+  readonly #marks = new Set<ProcessMark>();
   #sweep: NodeJS.Timeout | null = null;
 
   constructor(options: AgentOptions, port: EpisodePort, inherited: Env) {
@@ -63,7 +62,7 @@ class Runner {
         agent?.kill("its engine failed");
       },
     });
-    const mark = randomUUID();
+    const mark = new ProcessMark();
     const stop = (): void => agent?.kill("its sample is over");
     try {
       signal.throwIfAborted();
@@ -90,7 +89,7 @@ class Runner {
     await this.#port.close();
   }
 
-  #start({ prompt, groupId, sample }: GenerateContext, { url, key }: Episode, mark: string): AgentProcess {
+  #start({ prompt, groupId, sample }: GenerateContext, { url, key }: Episode, mark: ProcessMark): AgentProcess {
     const { directory, memoryBytes, outputBytes } = this.#options;
     const [inherited, added] = this.#env;
     const facts = { base_url: `${url}/v1`, session_url: url, api_key: key, prompt: prompt.text };
@@ -105,7 +104,7 @@ class Runner {
     });
   }
 
-  #sweepLater(mark: string): void {
+  #sweepLater(mark: ProcessMark): void {
     this.#marks.add(mark);
     this.#sweep ??= setTimeout(() => this.#endMarked(), sweepMs).unref();
   }

@@ -4,7 +4,8 @@ import type { Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { guarded } from "../programs/command.ts";
-import { memoryOf, workerMark } from "../programs/proc.ts";
+import { memoryOf } from "../programs/proc.ts";
+import type { ProcessMark } from "../programs/process-mark.ts";
 
 /** What an agent said last, in characters. */
 const wordsMax = 2_000;
@@ -20,7 +21,7 @@ export interface AgentStart {
   /** Written to its standard input, which then ends. */
   readonly input: string;
   /** Marks its processes. */
-  readonly mark: string;
+  readonly mark: ProcessMark;
   /** Anonymous memory of it and what it started, in bytes; 0 for no limit. */
   readonly memoryMax: number;
   /** Bytes that it may write to its standard output and error. */
@@ -40,8 +41,8 @@ export class AgentProcess {
 
   constructor(start: AgentStart) {
     this.#start = start;
-    const [program = "", ...args] = guarded(start.words);
-    const env = { ...start.env, [workerMark]: start.mark };
+    const [program = "", ...args] = guarded(start.mark.words(start.words));
+    const env = { ...start.env, ...start.mark.env };
     const child = spawn(program, args, { stdio: "pipe", cwd: start.directory, env });
     this.#child = child;
     // Without a free file descriptor it has none of them, and the error says so.
@@ -54,7 +55,7 @@ export class AgentProcess {
     this.ended = new Promise((resolve, reject) => {
       const end = (reason: string | null): void => {
         if (this.#watch) clearInterval(this.#watch);
-        // What it started may write for ever, and may carry no mark any more.
+        // What it started may write for ever.
         for (const stream of [stdout, stderr]) stream?.destroy();
         const cause = this.#cause ?? reason;
         if (cause === null) resolve();

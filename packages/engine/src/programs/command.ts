@@ -48,7 +48,8 @@ export function inheritedOf(env: Readonly<Record<string, string | undefined>>): 
 }
 
 const guard = "/usr/bin/setpriv";
-const limiter = "/usr/bin/prlimit";
+/** Starts a program with other limits. */
+export const limiter = "/usr/bin/prlimit";
 
 /** The command with what ends it when this process ends, where the host has that (util-linux on Linux). */
 export function guarded(words: readonly string[]): readonly string[] {
@@ -61,7 +62,8 @@ export function limited(words: readonly string[], bytes: number): readonly strin
   return isThere(limiter) ? [limiter, `--data=${bytes}`, "--", ...words] : words;
 }
 
-function isThere(program: string): boolean {
+/** Whether the host has this program. */
+export function isThere(program: string): boolean {
   try {
     accessSync(program, constants.X_OK);
     return true;

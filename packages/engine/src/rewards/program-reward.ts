@@ -3,12 +3,11 @@
  * the first question, and again after it ended; it ends when its input does.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import { dirname } from "node:path";
 import { hasCode, messageOf, type RewardAnswer } from "@muster/base";
 import type { Reward, RewardInput } from "../engine.ts";
 import { errors } from "../errors.ts";
-import { endMarked, workerMark } from "../programs/proc.ts";
+import { endMarked, ProcessMark } from "../programs/process-mark.ts";
 import { answerMax, parsedAnswer, questionOf, quoted, rewardIn } from "./reward-wire.ts";
 
 /** What a program said last on its standard error, in characters. */
@@ -94,8 +93,9 @@ class Run {
 
   constructor(path: string, env: Readonly<Record<string, string | undefined>>, onEnd: (error: Error) => void) {
     this.#path = path;
-    const mark = randomUUID();
-    this.#child = spawn(path, [], { cwd: dirname(path), stdio: "pipe", env: { ...env, [workerMark]: mark } });
+    const mark = new ProcessMark();
+    const [program = "", ...args] = mark.words([path]);
+    this.#child = spawn(program, args, { cwd: dirname(path), stdio: "pipe", env: { ...env, ...mark.env } });
     // What it started goes with it, wherever that went; it may hold the pipes, without whose end nothing is over.
     this.#child.once("exit", () => endMarked(mark));
     this.#child.stdout.setEncoding("utf8").on("data", (text: string) => this.#hear(text));

@@ -1,11 +1,10 @@
 /** One life of an inference server that Muster started: its port, its log, its end with all that it started. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import type { Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { guarded, type WorkerCommand } from "../programs/command.ts";
-import { endMarked, workerMark } from "../programs/proc.ts";
+import { endMarked, ProcessMark } from "../programs/process-mark.ts";
 import { reservePort } from "../reserve-port.ts";
 import type { WeightPlace } from "./dialect.ts";
 
@@ -18,7 +17,7 @@ export class ServerProcess {
   /** Settles, and never rejects, with the error of whoever needs it, once the process and all that it started are gone. */
   readonly ended: Promise<Error>;
   readonly #child: ChildProcess;
-  readonly #mark = randomUUID();
+  readonly #mark = new ProcessMark();
   #words = "";
   #cause: string | null = null;
   #isGone = false;
@@ -27,10 +26,10 @@ export class ServerProcess {
     this.url = `http://127.0.0.1:${port}`;
     const facts: Readonly<Record<string, string>> = { port: String(port), model: place.path, tag: place.tag };
     const filled = words.map((word) => word.replace(/\{(port|model|tag)\}/g, (_, name: string) => facts[name] ?? ""));
-    const [program = "", ...args] = guarded(filled);
+    const [program = "", ...args] = guarded(this.#mark.words(filled));
     const child = spawn(program, args, {
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...env, [workerMark]: this.#mark },
+      env: { ...env, ...this.#mark.env },
     });
     this.#child = child;
     for (const stream of [child.stdout, child.stderr]) this.#hear(stream as Readable);

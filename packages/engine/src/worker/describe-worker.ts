@@ -3,12 +3,11 @@
  * trainer takes seconds to import.
  */
 import { spawnSync } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { messageOf } from "@muster/base";
 import type { ModelNeeds } from "@muster/data";
 import { errors } from "../errors.ts";
-import { endMarked, workerMark } from "../programs/proc.ts";
+import { endMarked, ProcessMark } from "../programs/process-mark.ts";
 import { describedIn, type WorkerSelf } from "./description.ts";
 import { FrameReader, frameOf } from "./frames.ts";
 import { helloTo } from "./link.ts";
@@ -50,8 +49,8 @@ function saidBy(
   protocols?: readonly number[],
 ): readonly [object, ...object[]] {
   const { vocab, maxContext, tokenizer } = needs;
-  const [program = "", ...args] = command.words;
-  const mark = randomUUID();
+  const mark = new ProcessMark();
+  const [program = "", ...args] = mark.words(command.words);
   const asked = spawnSync(program, args, {
     input: frameOf(helloTo({ role: "describe", vocab, maxContext, tokenizer }, protocols)),
     stdio: ["pipe", 2, "pipe", "pipe"],
@@ -60,7 +59,7 @@ function saidBy(
       ...command.env,
       MUSTER_WORKER_IN: "0",
       MUSTER_WORKER_OUT: String(outFd),
-      [workerMark]: mark,
+      ...mark.env,
     },
     timeout: times.startMs,
     killSignal: "SIGKILL",
@@ -82,11 +81,15 @@ function saidBy(
     .slice(-500);
   throw errors.WorkerLost({
     command: command.words.join(" "),
-    reason: asked.error
-      ? messageOf(asked.error)
-      : `it ended with ${asked.signal ?? `exit code ${asked.status}`} and said no hello`,
+    reason: whySilent(asked, times.startMs),
     words: last === "" ? "it said nothing" : `it said last: ${last}`,
   });
+}
+
+function whySilent({ error, signal, status }: ReturnType<typeof spawnSync>, startMs: number): string {
+  if ((error as NodeJS.ErrnoException | undefined)?.code === "ETIMEDOUT")
+    return `it did not say hello within ${startMs} ms`;
+  return error ? messageOf(error) : `it ended with ${signal ?? `exit code ${status}`} and said no hello`;
 }
 
 /** A hello with the rows that followed it. What is wrong with them is not said here. */

@@ -1,12 +1,12 @@
 /** One life of a worker: started, watched, ended with all that it started. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { randomUUID } from "node:crypto";
 import type { Duplex, Readable } from "node:stream";
 import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { BoundedEcho } from "../programs/bounded-echo.ts";
 import { guarded, type WorkerCommand } from "../programs/command.ts";
-import { endMarked, memoryOf, workerMark } from "../programs/proc.ts";
+import { memoryOf } from "../programs/proc.ts";
+import { endMarked, ProcessMark } from "../programs/process-mark.ts";
 
 /** What a worker said last on its standard error, in characters. */
 const wordsMax = 2_000;
@@ -33,7 +33,7 @@ export class WorkerProcess {
   /** Settles, and never rejects, with why the process is gone, once all that it started is gone, too. */
   readonly ended: Promise<string>;
   readonly #child: ChildProcess;
-  readonly #mark = randomUUID();
+  readonly #mark = new ProcessMark();
   readonly #watch: NodeJS.Timeout | null = null;
   readonly #echo = new BoundedEcho((text) => void process.stderr.write(text));
   #words = "";
@@ -44,12 +44,12 @@ export class WorkerProcess {
 
   /** @throws MUSTER_ERR_WORKER_LOST when there is no such program. */
   constructor({ command, memoryMax }: ProcessOptions) {
-    const [program = "", ...args] = guarded(command.words);
+    const [program = "", ...args] = guarded(this.#mark.words(command.words));
     const env = {
       ...command.env,
       MUSTER_WORKER_IN: String(socketFd),
       MUSTER_WORKER_OUT: String(socketFd),
-      [workerMark]: this.#mark,
+      ...this.#mark.env,
     };
     // Its standard output is a log, too: libraries write there what they like.
     const child = spawn(program, args, {

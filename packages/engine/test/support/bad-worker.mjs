@@ -164,7 +164,9 @@ function answer({ id, method, params }) {
 }
 
 if (mode === "forks")
-  spawn("sleep", ["600"], { argv0: `fork-of-${process.env.BAD_WORKER}`, detached: true, stdio: "ignore" }).unref();
+  // One in a session of its own, and one with an empty environment, too.
+  for (const given of [{ argv0: "fork" }, { argv0: `BAD_WORKER=${mode}`, env: {} }])
+    spawn("sleep", ["600"], { ...given, detached: true, stdio: "ignore" }).unref();
 if (mode === "no-start") process.exit(3);
 
 hear({
