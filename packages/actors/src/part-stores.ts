@@ -15,6 +15,14 @@ type VersionId = Parameters<VersionStore["publish"]>[0];
 /** Room that sections take besides their bytes: each begins at a multiple of 64. */
 const alignmentBytes = 64;
 
+/** What of a version is published. */
+interface Publication {
+  readonly state: Readonly<Record<string, SectionBytes>>;
+  readonly table?: OwnTable | undefined;
+  /** More texts that lie beside the weights, by name. */
+  readonly beside?: Readonly<Record<string, Uint8Array>>;
+}
+
 /** Parts of versions, offered to others. */
 export class PartStores {
   readonly #stores: Readonly<Record<VersionPart, VersionStore>>;
@@ -24,19 +32,20 @@ export class PartStores {
   }
 
   /**
-   * Opens the stores for versions with sections of these sizes.
+   * Opens the stores for versions with sections of these sizes, and texts of these sizes beside the weights.
    *
    * @throws what the port to version stores throws; nothing is open then.
    */
   static async open(
     ports: Pick<Ports, "versionStore">,
     sections: readonly Pick<Section, "name" | "bytes">[],
-    options: Omit<StoreOptions, "slotBytes"> & { readonly tableBytes?: number },
+    options: Omit<StoreOptions, "slotBytes"> & { readonly textBytes?: readonly number[] },
   ): Promise<PartStores> {
-    const { tableBytes = 0, ...rest } = options;
+    const { textBytes = [], ...rest } = options;
     const open = async (part: VersionPart): Promise<VersionStore> => {
-      const table = part === "serving" ? tableBytes + alignmentBytes : 0;
-      const slotBytes = sectionsOfPart(sections, part).reduce((sum, { bytes }) => sum + bytes + alignmentBytes, table);
+      const own = sectionsOfPart(sections, part).map(({ bytes }) => bytes);
+      const beside = part === "serving" ? textBytes : [];
+      const slotBytes = [...own, ...beside].reduce((sum, bytes) => sum + bytes + alignmentBytes, 0);
       return await ports.versionStore({ ...rest, slotBytes: Math.max(alignmentBytes, slotBytes) });
     };
     const serving = await open("serving");
@@ -65,23 +74,21 @@ export class PartStores {
   }
 
   /**
-   * Publishes those of the sections that belong to the parts, and the table of the weights beside them, where one is given.
+   * Publishes those of the sections that belong to the parts, and beside the weights their table and other texts, where some are given.
    *
    * @returns Their sizes and digests. @throws what `VersionStore.publish` throws.
    */
   async publish(
     id: VersionId,
-    { state, table }: { readonly state: Readonly<Record<string, SectionBytes>>; readonly table: OwnTable | undefined },
+    { state, table, beside = {} }: Publication,
     parts: readonly VersionPart[],
   ): Promise<Section[]> {
     const published: Section[] = [];
     for (const part of parts) {
-      const own: [string, SectionBytes][] = Object.entries(state).filter(
-        ([name]) => partOf({ name: sectionName(name) }) === part,
-      );
-      if (part === "serving" && table) own.push([tableSection, table.text]);
-      const infos = await this.#stores[part].publish(id, Object.fromEntries(own));
-      published.push(...sectionsOf(infos.filter(({ name }) => name !== tableSection)));
+      const own = Object.entries(state).filter(([name]) => partOf({ name: sectionName(name) }) === part);
+      const texts = part === "serving" ? { ...(table ? { [tableSection]: table.text } : {}), ...beside } : {};
+      const infos = await this.#stores[part].publish(id, { ...Object.fromEntries(own), ...texts });
+      published.push(...sectionsOf(infos.filter(({ name }) => !Object.hasOwn(texts, name))));
     }
     return published.map((section) =>
       section.name === "weights" && table ? { ...section, table: table.named } : section,

@@ -134,7 +134,7 @@ async function published(
 const puller = () => ({
   ...{
     pullShards: ports.pullShards,
-    digests: ports.digests,
+    pull: ports.pull,
     pieceMax: ports.pieceMax,
     clock,
     job,
@@ -236,15 +236,21 @@ describe("a version of shards", () => {
     expect(odd[1]).toEqual(voted[1]);
   });
 
-  it("is refused when the list of its shards is not the one that was voted on", async () => {
+  it("is refused when the list of its shards is not the one that was voted on, or of another trainer than those of this job", async () => {
     const { sections, holders } = await published(await trainer("policy-0", cutOver(2), drawn(1)), "policy-0");
     const reading = (forged: Section[]) =>
       collectShards(puller(), { ...id, sections: forged, holders }, { cut: cutOver(2), signal });
-    const swapped = sections.map((section) => ({ ...section, shards: [...(section.shards ?? [])].reverse() }));
-    await expect(reading(swapped)).rejects.toMatchObject({
+    const other = sections.map((section) => ({ ...section, digest: "shards:xxh3b:0123456789abcdef" }));
+    await expect(reading(other)).rejects.toMatchObject({ code: "MUSTER_ERR_PULL_DIGEST_MISMATCH" });
+    const larger = sections.map((section) => ({ ...section, bytes: section.bytes + 1 }));
+    await expect(reading(larger)).rejects.toMatchObject({
       code: "MUSTER_ERR_SHARDS_DIFFER",
-      message: expect.stringMatching(/section weights .* their list has digest \S+, and \S+ was ordered/),
+      message: expect.stringMatching(
+        /section weights .* their list is of 2 with 276 bytes .*, and 2 with 277 were ordered/,
+      ),
     });
+    const whole = sections.map((section) => ({ ...section, digest: section.digest.replace("shards:", "") }));
+    await expect(reading(whole)).rejects.toThrow(/section weights .* they are not named/);
     const none = sections.map(({ shards: _, ...section }) => section);
     await expect(reading(none)).rejects.toThrow(/it has 0 shards, and trainers of this job 2 processes/);
   });

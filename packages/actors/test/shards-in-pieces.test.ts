@@ -12,12 +12,14 @@ import type { Ports } from "../src/index.ts";
 import {
   collectShards,
   cutInto,
+  ownTable,
   RankTrainer,
   rankShards,
   regionsOf,
   ticketOf,
   writeRankTicket,
 } from "../src/internal.ts";
+import { PublishedTexts } from "../src/policy/published-texts.ts";
 import { type RankDone, type RankTicket, readAnswer } from "../src/shards/rank-tickets.ts";
 import { sectionOfShards } from "../src/shards/sharded-sections.ts";
 import { clock } from "./support/environment.ts";
@@ -32,7 +34,7 @@ const job = "shards-in-pieces";
 const names = ["weights", "optimizer"] as const;
 
 let directory: TempDirectory;
-const open: RankTrainer[] = [];
+const open: { close(): Promise<void> }[] = [];
 beforeEach(async () => {
   directory = await makeTempDirectory();
 });
@@ -105,18 +107,23 @@ type Ranks = ReturnType<typeof ranksOf>;
 async function published(ranks: Ranks): Promise<{ sections: Section[]; holders: Holder[] }> {
   const done: RankDone[] = [];
   for (const { perform } of ranks) done.push(await perform({ do: "publish", ...id, parts: ["serving", "training"] }));
-  const sections = names.map(async (name) => {
+  const listed = names.map(async (name) => {
     const shards = done.flatMap((one) => one.sections.filter((section) => section.name === name));
     const list = shards.map(({ bytes, digest }) => ({ bytes, digest }));
     const bytes = list.reduce((sum, shard) => sum + shard.bytes, 0);
     return await sectionOfShards(ports, { name, bytes, shards: list }, signal);
   });
-  const addresses = done.map(({ addresses, training }) => ({ addresses, training }));
-  return { sections: await Promise.all(sections), holders: [{ id: "policy-0", addresses: [], ranks: addresses }] };
+  const identity = { job, id: "policy-0", incarnation: "policy-0-1" };
+  const table = await ownTable(ports, [], signal);
+  const tools = { ports, config: smallConfig(directory.path), dataKey, identity, table };
+  const texts = await PublishedTexts.open(tools, done);
+  open.push(texts);
+  const { sections, ...where } = await texts.publish(id, await Promise.all(listed), ["serving", "training"]);
+  return { sections: [...sections], holders: [{ id: "policy-0", ...where }] };
 }
 
 const puller = (given: Partial<Ports> = {}) => ({
-  ...{ pullShards: ports.pullShards, digests: ports.digests, pieceMax, ...given },
+  ...{ pullShards: ports.pullShards, pull: ports.pull, pieceMax, ...given },
   ...{ clock, job, member: "reader", dataKey, config: smallConfig(directory.path) },
 });
 
@@ -258,7 +265,7 @@ describe("what is given up in the middle", () => {
     expect(mapped).toBe(0);
     const wrong = sections.map((section) => ({ ...section, digest: "shards:xxh3b:0123456789abcdef" }));
     await expect(rank?.perform({ ...pull(3), sections: [sections[0], wrong[1]] as Section[] })).rejects.toMatchObject({
-      code: "MUSTER_ERR_SHARDS_DIFFER",
+      code: "MUSTER_ERR_PULL_DIGEST_MISMATCH",
     });
     expect(mapped, "the weights were here already").toBe(0);
     await rank?.perform(pull(4));

@@ -29,7 +29,7 @@ const filesOf = <D extends z.ZodRawShape>(digest: D) =>
 export const manifestFile = "manifest.json";
 
 /** Longest manifest that is read. */
-export const manifestBytesMax = 64 * 1024;
+export const manifestBytesMax = 1024 * 1024;
 
 /**
  * Where the job's input goes on after the checkpoint. Prompts, samples and shuffles draw from streams that are keyed by seed, step and index, so

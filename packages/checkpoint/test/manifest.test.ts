@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { shardsMax } from "@muster/protocol";
 import { expect, it } from "vitest";
-import { type CheckpointManifest, decodeManifest, encodeManifest } from "../src/manifest.ts";
+import { type CheckpointManifest, decodeManifest, encodeManifest, manifestBytesMax } from "../src/manifest.ts";
 
 const manifest: CheckpointManifest = {
   ...{ format: 1, job: "j", lineage: 0, step: 3, version: 3, term: 1 },
@@ -120,7 +120,9 @@ it("a set of shards has from two to as many as there may be, each with its files
   for (const shards of [2, shardsMax])
     expect(decodeManifest(encodeManifest(shardsOf(shards)))).toMatchObject({ shards });
   const both = ["model", "optimizer"];
-  expect(decodeManifest(encodeManifest(shardsOf(shardsMax, both)))).toMatchObject({ shards: shardsMax });
+  const largest = encodeManifest(shardsOf(shardsMax, both));
+  expect(decodeManifest(largest)).toMatchObject({ shards: shardsMax });
+  expect(largest.length).toBeLessThan(manifestBytesMax / 2); // what it says besides is bounded
   // Refused before their names are said again.
   expect(() => encodeManifest(shardsOf(shardsMax, both, ["config.json"]))).toThrow(/: files: /);
   for (const shards of [0, 1, shardsMax + 1]) expect(() => encodeManifest(shardsOf(shards))).toThrow(/shards|files/);

@@ -426,8 +426,8 @@ describe("damage", () => {
     const disk = await emptyDisk();
     const { name, path } = await (await open(disk)).save(contentOf(1), never);
     for (const [bytes, reason] of [
-      [64 * 1024, /not JSON/],
-      [64 * 1024 + 1, /manifest.json has 65537 bytes/],
+      [1024 * 1024, /not JSON/],
+      [1024 * 1024 + 1, /manifest.json has 1048577 bytes/],
     ] as const) {
       await replace(disk, `${path}/manifest.json`, new Uint8Array(bytes));
       await expect((await open(disk)).load(name)).rejects.toEqual(failsWith("CORRUPT", reason));

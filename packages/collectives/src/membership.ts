@@ -37,7 +37,7 @@ export interface MembershipOptions {
 }
 
 /** Most parts of an epoch. */
-const partsMax = 1024;
+const partsMax = 4096;
 
 /** @throws MUSTER_ERR_NATIVE_OPTION_INVALID naming the first field that is out of range. */
 export function membershipOf(options: MembershipOptions): NativeMembership {

@@ -235,8 +235,7 @@ describe("a suspect", () => {
 });
 
 describe("trainers of several processes with a shard each", () => {
-  const ranksOf = (id: string, size = 2) =>
-    Array.from({ length: size }, (_, rank) => ({ addresses: [`tcp:${id}.${rank}`], training: [`tcp:${id}.${rank}t`] }));
+  const ranksOf = (id: string, of = 2) => ({ of, bytes: 40 * of, digest: `ranks of ${id}` });
   const said = () => ({
     lineage: 0,
     version: 3,
@@ -255,18 +254,15 @@ describe("trainers of several processes with a shard each", () => {
     const state = heldBy(withMember(withMember(working(), "p1", { held: null }), "r0", { held: null }));
     const [policy, rollout] = of(state);
     expect(policy?.holders.find(({ id }) => id === "p0")?.ranks).toEqual(ranksOf("p0"));
-    expect(rollout?.holders.find(({ id }) => id === "p0")?.ranks).toEqual([
-      { addresses: ["tcp:p0.0"] },
-      { addresses: ["tcp:p0.1"] },
-    ]);
+    expect(rollout?.holders.find(({ id }) => id === "p0")?.ranks).toEqual(ranksOf("p0"));
   });
 
-  it("are so few in an order that it fits into a message, and one at least", () => {
+  it("are so few in an order that whoever pulls need not read of more than 16,384 processes, and one at least", () => {
     const ids = Array.from({ length: 20 }, (_, i) => `p${i}`);
     let state = withMember(working({ members: [...ids, "r0"] }), "r0", { held: null });
-    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 128) });
+    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 2_048) });
     expect(of(state)[0]?.holders).toHaveLength(8);
-    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 2_000) });
+    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 32_000) });
     expect(of(state)[0]?.holders).toHaveLength(1);
   });
 
@@ -280,13 +276,16 @@ describe("trainers of several processes with a shard each", () => {
     expect(of(heldBy(state)).map(({ holders }) => holders.map(({ id }) => id).join(" "))).toEqual(["p0", "p0", "p0"]);
   });
 
-  it("meet by rank, and as many as one message names", () => {
-    const ids = Array.from({ length: 70 }, (_, i) => `p${i}`);
+  it("meet by rank beside the version that each of them holds, and 65,536 processes at most", () => {
+    const ids = Array.from({ length: 20 }, (_, i) => `p${i}`);
     let state = working({ members: [...ids, "r0", "r1"] });
-    for (const id of ids) state = withMember(state, id, { ranks: ranksOf(id, 64) });
+    for (const id of ids)
+      state = withMember(state, id, { ranks: ranksOf(id, 4_096), addresses: [`tcp:${id}`], host: id });
     const change = planMesh({ ...state, mesh: { ...state.mesh, epoch: 0, members: [], state: "none", built: [] } });
     const [build] = bodiesOf(change?.effects ?? [], "mesh.build");
-    expect(build?.members).toHaveLength(64);
-    expect(build?.members[1]?.ranks?.[3]).toEqual(["tcp:p1.3"]);
+    expect(build?.members).toHaveLength(16);
+    const { incarnation = "" } = state.members.p1 ?? {};
+    const ranks = { ...ranksOf("p1", 4_096), ...held, addresses: ["tcp:p1"] };
+    expect(build?.members[1]).toEqual({ id: "p1", incarnation, ranks });
   });
 });

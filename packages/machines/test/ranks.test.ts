@@ -85,6 +85,23 @@ describe("placing a replica of several processes", () => {
     expect(placesOf(job, "n0", "n1")).toEqual({ n0: [], n1: all });
   });
 
+  it("tells no node of more than 1,024 processes of replicas of several, which is what one message has room for", () => {
+    const many = { ...processes, rollout: 4_096 };
+    const job = jobWith({ processes: many }).node("n0").node("n1").node("n2").node("n3");
+    const told = ["n0", "n1", "n2", "n3"].map((node) => job.ranks(node));
+    expect(told.map(({ length }) => length)).toEqual([1_024, 1_024, 1_024, 1_024]);
+    const last = told.flat().find(({ rank }) => rank === 4_095);
+    expect(last).toMatchObject({ size: 4_096, localRank: 4_095, localSize: 4_096 });
+    const full = jobWith({ processes: { ...processes, rollout: 1_000 } }, { policy: 1, rollout: 2, checkpoint: 0 });
+    expect(full.node("n0").ranks("n0")).toHaveLength(1_000);
+    expect(
+      full
+        .node("n1")
+        .ranks("n1")
+        .map(({ id }) => id),
+    ).toEqual(Array(1_000).fill("rollout-1"));
+  });
+
   it("begins none while not all have room, and says what is missing", () => {
     const job = jobWith().node("n0", { rollout: 2 }, "a").node("n1", { rollout: 1 }, "b");
     expect(placesOf(job, "n0", "n1")).toEqual({ n0: [], n1: [] });

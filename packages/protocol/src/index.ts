@@ -85,7 +85,6 @@ export {
   partOf,
   type Section,
   sectionSchema,
-  sectionShardsMax,
   sectionsOfPart,
   shardsMax,
   type TensorTable,
@@ -97,7 +96,7 @@ export { type BatchFigures, type BatchPart, figureMax, type StepStats, sketchLen
 export { type MeshTimes, meshTimesOf, type PullTimes, pullTimesOf } from "./order-times.ts";
 export { flawOf } from "./outgoing.ts";
 export { firstSeqOf, type PiecedKind, piecedBytesMax, piecesMax, placeOf, type StreamPlace } from "./pieces.ts";
-export { processNameOf, processOf, type RankOrder } from "./ranks.ts";
+export { nodeRanksMax, processNameOf, processOf, type RankOrder } from "./ranks.ts";
 export type { RefusalReason } from "./refusal.ts";
 export { perRole, type ReplicaRole, type RoleTraits, replicaRoles, traitsOf } from "./role-table.ts";
 export { narrowBounds, wideBounds } from "./scan.ts";

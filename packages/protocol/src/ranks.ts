@@ -6,7 +6,10 @@ import { idSchema } from "./ids.ts";
 import { replicaRoles } from "./role-table.ts";
 
 /** Most processes of a replica. */
-export const ranksMax = 1_024;
+export const ranksMax = 4_096;
+
+/** Most processes of replicas of several on one node: one message names them all. */
+export const nodeRanksMax = 1_024;
 
 /** Schema of the rank of a process; absent where it is 0, as it is of every replica of one process. */
 export const rankSchema = countSchema.max(ranksMax - 1);

@@ -5,7 +5,7 @@
 import { expect, it } from "vitest";
 import { payloadBytesMax, smallBytesMax } from "../src/envelope.ts";
 import { type Body, flawOf, type Kind, messageTable, pack } from "../src/index.ts";
-import { messageKinds } from "../src/internal.ts";
+import { messageKinds, ranksMax } from "../src/internal.ts";
 import { writeJson } from "../src/json.ts";
 import { operatorKinds } from "../src/messages/fleet.ts";
 import { groupsMessageBytesMax } from "../src/pieces.ts";
@@ -27,11 +27,10 @@ const path = (i: number) => `/${i}`.padEnd(4_096, "p");
 /** `batch.groups_per_step` is 4,096 at most. */
 const groupIds = many(4_096, (i) => `${longest}.${i}`);
 
-/** 64 processes with a shard each; the controller names 1,024 of them in an order. */
-const ranks = many(64, () => ({ addresses, training: addresses }));
-const shards = many(64, () => ({ bytes: longest, digest: "d".repeat(32) }));
-const inShards = sections.map((section) => ({ ...section, shards }));
-const rankHolders = many(16, (i) => ({ id: id(i), addresses, training: addresses, ranks }));
+/** 4,096 processes with a shard each: what is said of each of them lies elsewhere. */
+const ranks = { of: ranksMax, bytes: 2 ** 22, digest: "d".repeat(128) };
+const inShards = sections.map((section) => ({ ...section, shards: { of: ranksMax, bytes: 2 ** 22 } }));
+const rankHolders = many(64, (i) => ({ id: id(i), addresses, training: addresses, ranks }));
 
 /** Bodies of the kinds whose schema alone lets through more than a message can carry. */
 const sized: { readonly [K in Kind]?: Body<K> } = {
@@ -44,20 +43,15 @@ const sized: { readonly [K in Kind]?: Body<K> } = {
       return { id: id(i), role: "checkpoint", life: longest, devices: i < 256 ? ["GPU-".padEnd(64, "f")] : [] };
     }),
     ranks: many(1_024, (i) => ({
-      ...{ id: id(i), role: "checkpoint", rank: 1_023, life: longest, isDue: false, size: 1_024, localRank: 1_023 },
-      ...{ localSize: 1_024, nodeRank: 1_023, master: { address: "h".repeat(256), port: 65_535 }, devices: [] },
+      ...{ id: id(i), role: "checkpoint", rank: 4_095, life: longest, isDue: false, size: 4_096, localRank: 4_095 },
+      ...{ localSize: 4_096, nodeRank: 4_095, master: { address: "h".repeat(256), port: 65_535 }, devices: [] },
     })),
   },
-  // 1,024 trainers, on several hosts.
+  // 1,024 trainers, on several hosts; what is said of ranks is not longer than a place.
   "mesh.build": {
     epoch: longest,
     members: many(1_024, (i) => ({ id: id(i), incarnation: id(i), place: { host: "h".repeat(128), addresses } })),
   },
-  "weights.initialize": {
-    ...version,
-    source: { kind: "memory", ...version, sections: inShards, holders: rankHolders },
-  },
-  "weights.pull": { ...version, sections: inShards, holders: rankHolders },
   // Every group in a message of its own.
   "step.run": { ...attempt, ...version, batch: groupIds.map((group) => ({ streamSeq: longest, groupIds: [group] })) },
   // Nobody came, and nothing of the batch can be read.
@@ -78,7 +72,7 @@ const sized: { readonly [K in Kind]?: Body<K> } = {
     groupsWatermark: longest,
     pinned: path(0),
     fallbacks: many(64, path),
-    shards: { of: 64, write: many(64, (i) => i + 1) },
+    shards: { of: 1_024, write: many(1_024, (i) => i + 1) },
     ledger: { admitted: longest, trained: longest, aborted: longest, quarantined: longest },
   },
   "step.committed": {

@@ -208,13 +208,13 @@ class CheckpointWork implements Work<Effect, CheckpointEvent> {
     const kept = await this.#memory.find(body, opened, signal);
     if (kept) return kept;
     const { job, id } = this.#tools.identity;
-    const { map, pullShards, digests, pieceMax } = this.#ports;
+    const { map, pull, pullShards, pieceMax } = this.#ports;
     const { clock } = this.#tools.environment;
     const puller = { job, member: id, dataKey, config };
     const cut = this.#ports.trainerCut(config);
     if (!cut)
       return keptWhere(await mapParts({ ...puller, map, keepIn: {} }, body, signal), body, config.timing.pullMs);
-    const collecting = { ...puller, pullShards, digests, pieceMax, clock };
+    const collecting = { ...puller, pull, pullShards, pieceMax, clock };
     const { sections } = await collectShards(collecting, body, { cut, signal });
     return { bytes: sections, release: () => {} };
   }

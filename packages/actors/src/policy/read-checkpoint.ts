@@ -2,7 +2,7 @@
 import type { CheckpointInfo, LoadedCheckpoint } from "@muster/checkpoint";
 import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
-import { isOfShards } from "../shards/sharded-sections.ts";
+import { isOfShards } from "../shards/rank-texts.ts";
 
 /** A checkpoint to load: the folder, and the manifests that it may have; any where they are absent. */
 export interface CheckpointSource {

@@ -1,6 +1,6 @@
 /** The training state of a trainer of several processes, each of which has a shard: rank 0 says what all do, and puts together what they answer. */
 import { randomUUID } from "node:crypto";
-import { withDeadline } from "@muster/base";
+import { invariant, withDeadline } from "@muster/base";
 import type { GradientMesh, ReduceOptions, ShardWindow } from "@muster/collectives";
 import type { PolicyEngine, RankCut } from "@muster/engine";
 import {
@@ -16,7 +16,8 @@ import { errors } from "../errors.ts";
 import { Hearing, type Question } from "../shards/hearing.ts";
 import { type RankDone, type RankTicket, readAnswer, writeRankTicket } from "../shards/rank-tickets.ts";
 import type { RankTrainer } from "../shards/rank-trainer.ts";
-import { checkCopies, sectionOfShards, sizeOf } from "../shards/sharded-sections.ts";
+import { checkCopies, type ListedSection, sectionOfShards, sizeOf } from "../shards/sharded-sections.ts";
+import { PublishedTexts } from "./published-texts.ts";
 import type { CheckpointSource } from "./read-checkpoint.ts";
 import { type Published, placeIn, type StateTools, type TrainerState } from "./trainer-state.ts";
 
@@ -34,6 +35,7 @@ export class ShardedState implements TrainerState {
   readonly #size: number;
   /** Size of the shard of the optimizer of each rank. */
   #optimizer: readonly number[] = [];
+  #texts: PublishedTexts | null = null;
   /** Numbers what is taken: what was given up and comes late is not adopted. */
   #orders = 0;
   readonly #hearing: Hearing;
@@ -52,9 +54,9 @@ export class ShardedState implements TrainerState {
   /** Opens the stores of all ranks. @throws what the port to version stores throws; MUSTER_ERR_RANK_ENGINE */
   static async open(tools: StateTools, own: RankTrainer, cut: RankCut): Promise<ShardedState> {
     const state = new ShardedState(tools, own, cut);
-    own.describe(tools.table);
     const opened = await state.#all({ do: "open" });
     state.#optimizer = opened.map(({ sections }) => sections.find(({ name }) => name === "optimizer")?.bytes ?? 0);
+    state.#texts = await PublishedTexts.open(tools, opened);
     return state;
   }
 
@@ -62,18 +64,15 @@ export class ShardedState implements TrainerState {
     { lineage, version }: { lineage: number; version: number },
     parts: readonly VersionPart[],
   ): Promise<Published> {
-    const done = await this.#all({ do: "publish", lineage, version, parts: [...parts] });
-    const [own] = done;
-    return {
-      sections: await this.#sectionsOf(done, parts),
-      addresses: own?.addresses ?? [],
-      training: own?.training ?? [],
-      ranks: done.map(({ addresses, training }) => ({ addresses, training })),
-    };
+    const id = { lineage, version };
+    const listed = await this.#listed(await this.#all({ do: "publish", ...id, parts: [...parts] }), parts);
+    invariant(this.#texts, "open made them");
+    return await this.#texts.publish(id, listed, parts);
   }
 
   async candidate(signal: AbortSignal): Promise<{ readonly sections: Section[] }> {
-    return { sections: await this.#sectionsOf(await this.#all({ do: "digest" }, signal), versionParts) };
+    const listed = await this.#listed(await this.#all({ do: "digest" }, signal), versionParts);
+    return { sections: listed.map(({ section }) => section) };
   }
 
   async pull({ lineage, version, sections, holders }: Body<"weights.pull">, signal: AbortSignal): Promise<void> {
@@ -96,7 +95,8 @@ export class ShardedState implements TrainerState {
     const order = this.#orders++;
     const done = await this.#all({ do: "load", order, path, manifests, optimizer: [...this.#optimizer] }, signal);
     const written = done[0]?.written;
-    for (const { name, digest } of await this.#sectionsOf(done, versionParts)) {
+    const listed = await this.#listed(done, versionParts);
+    for (const { name, digest } of listed.map(({ section }) => section)) {
       const before = written?.sections.find((section) => section.name === name)?.digest ?? "none";
       if (before === digest) continue;
       await this.#verify(path, signal);
@@ -116,7 +116,7 @@ export class ShardedState implements TrainerState {
   async openMesh(body: Body<"mesh.build">, signal: AbortSignal): Promise<GradientMesh> {
     const { epoch, members } = body;
     const place = placeIn(body, this.#tools.identity);
-    const named = members.map(({ id, ranks }) => ({ id, ranks: ranks ?? [] }));
+    const named = members.map(({ id, ranks }) => ({ id, ranks }));
     const { answerMs } = meshTimesOf(this.#tools.config.timing.meshMs);
     const what = "meeting the processes of other trainers";
     await this.#ask({ do: "meet", epoch, place, members: named }, { what, timeoutMs: answerMs, signal });
@@ -131,6 +131,7 @@ export class ShardedState implements TrainerState {
 
   async close(): Promise<void> {
     await this.#own.close();
+    await this.#texts?.close();
   }
 
   /** What every process answers in time, also when it fails. @throws what `Hearing` throws, and what they failed with */
@@ -167,21 +168,20 @@ export class ShardedState implements TrainerState {
   }
 
   /** The sections of some parts, each named by the shards of all ranks. */
-  async #sectionsOf(done: readonly RankDone[], parts: readonly VersionPart[]): Promise<Section[]> {
+  async #listed(done: readonly RankDone[], parts: readonly VersionPart[]): Promise<ListedSection[]> {
     const { ports, engine, table } = this.#tools;
     const whole = {
       weights: engine.info().weightsBytes,
       optimizer: this.#optimizer.reduce((sum, bytes) => sum + bytes, 0),
     };
-    const named: Section[] = [];
+    const named: ListedSection[] = [];
     for (const { name } of parts.flatMap((part) =>
       sectionsOfPart([{ name: "weights" }, { name: "optimizer" }] as const, part),
     )) {
       const shards = done.flatMap(({ sections }) => sections.filter((section) => section.name === name));
       if (name === "weights") checkCopies(this.#cut, shards);
-      const list = shards.map(({ bytes, digest }) => ({ bytes, digest }));
-      const section = await sectionOfShards(ports, { name, bytes: whole[name], shards: list }, never);
-      named.push(name === "weights" ? { ...section, table: table.named } : section);
+      const { section, list } = await sectionOfShards(ports, { name, bytes: whole[name], shards }, never);
+      named.push({ section: name === "weights" ? { ...section, table: table.named } : section, list });
     }
     return named;
   }

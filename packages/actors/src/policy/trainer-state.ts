@@ -65,7 +65,7 @@ export class WholeState implements TrainerState {
     const { weightsBytes, optimizerBytes } = engine.info();
     const stores = await openTrainerStores(ports, {
       ...{ job: identity.job, member: identity.id, dataKey, config },
-      ...{ weightsBytes, optimizerBytes, tableBytes: table.text.length },
+      ...{ weightsBytes, optimizerBytes, textBytes: [table.text.length] },
     });
     return new WholeState(tools, stores);
   }

@@ -8,20 +8,20 @@ import { deltaOf, type Puller } from "../weights.ts";
 interface TrainerStores extends Puller {
   readonly weightsBytes: number;
   readonly optimizerBytes: number;
-  /** Size of the table of the weights, where it is published beside them. */
-  readonly tableBytes: number;
+  /** Sizes of what is published beside the weights. */
+  readonly textBytes: readonly number[];
 }
 
 /** @throws what the port to version stores throws; nothing is open then */
 export async function openTrainerStores(ports: Pick<Ports, "versionStore">, of: TrainerStores): Promise<PartStores> {
-  const { job, member, dataKey, config, weightsBytes, optimizerBytes, tableBytes } = of;
+  const { job, member, dataKey, config, weightsBytes, optimizerBytes, textBytes } = of;
   const { socketDirectory: socketDir, tcpHost, slots } = config.data;
   const sizes = [
     { name: "weights", bytes: weightsBytes },
     { name: "optimizer", bytes: optimizerBytes },
   ] as const;
   return await PartStores.open(ports, sizes, {
-    ...{ key: dataKey, job, member, socketDir, tcpHost, slots, tableBytes },
+    ...{ key: dataKey, job, member, socketDir, tcpHost, slots, textBytes },
     delta: deltaOf(config),
   });
 }

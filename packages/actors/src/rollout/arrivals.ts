@@ -135,9 +135,9 @@ export class Arrivals {
   ): Promise<Arrived> {
     const { clock, logger } = this.#tools.environment;
     const { job, id } = this.#tools.identity;
-    const { pullShards, digests, pieceMax } = this.#ports;
+    const { pull, pullShards, pieceMax } = this.#ports;
     const startedMs = clock.now();
-    const puller = { pullShards, digests, pieceMax, clock, job, member: id, dataKey, config };
+    const puller = { pull, pullShards, pieceMax, clock, job, member: id, dataKey, config };
     const serving = { ...body, sections: sectionsOfPart(body.sections, "serving") };
     const { sections, wireBytes } = await collectShards(puller, serving, { cut, signal });
     const { weights } = sections;

@@ -1,5 +1,5 @@
 /** Sections that are put together from the shards of trainers, for a process that needs all of them. */
-import { planRank, type RankPlan } from "@muster/collectives";
+import { planRank, type RankPlan, type ShardSource } from "@muster/collectives";
 import { bytesIn, copyBytes, type RankCut, roomFor } from "@muster/engine";
 import type { Section } from "@muster/protocol";
 import { errors } from "../errors.ts";
@@ -26,14 +26,14 @@ export interface CollectOptions {
 const wholePlans = new WeakMap<RankCut, RankPlan>();
 
 /** The way of a section from the shards of trainers to one process. Of an optimizer only its engine knows what is in it: shard follows shard. Pure. */
-function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
+function wholePlan(name: Section["name"], sources: readonly ShardSource[], cut: RankCut): RankPlan {
   if (name === "weights") {
     const plan = wholePlans.get(cut) ?? planRank(cut.tensors, [layoutOf(cut), wholeLayout], 0);
     wholePlans.set(cut, plan);
     return plan;
   }
   let end = 0;
-  const slices = shards.map(({ bytes }, from) => {
+  const slices = sources.map(({ section: { bytes } }, from) => {
     const targetOffset = end;
     end += bytes;
     return {
@@ -56,7 +56,7 @@ function wholePlan({ name, shards = [] }: Section, cut: RankCut): RankPlan {
  * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `pullShards`
  */
 export async function collectShards(
-  puller: PiecesPuller & Pick<Ports, "digests" | "pieceMax">,
+  puller: PiecesPuller & Pick<Ports, "pull" | "pieceMax">,
   wanted: VersionRequest,
   { cut, signal }: CollectOptions,
 ): Promise<{ readonly sections: Readonly<Record<string, Collected>>; readonly wireBytes: number }> {
@@ -65,8 +65,8 @@ export async function collectShards(
   const sections: Record<string, Collected> = {};
   let wireBytes = 0;
   for (const section of wanted.sections) {
-    const sources = await shardSourcesOf(puller, { section, holders }, { cut, signal });
-    const plan = wholePlan(section, cut);
+    const sources = await shardSourcesOf(puller, { lineage, version, section, holders }, { cut, signal });
+    const plan = wholePlan(section.name, sources, cut);
     checkSize(section, plan);
     const room = roomFor(plan.sectionBytes, puller.pieceMax);
     const pulled = await pullPieces(puller, { id: { lineage, version }, plan, sources, room, endMs, signal });

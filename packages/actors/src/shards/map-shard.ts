@@ -1,12 +1,11 @@
 /** The shard that one rank of a trainer takes of a version: it stays where it lies until the engine has it, so that nothing is held twice on its way. */
-import { invariant } from "@muster/base";
 import type { MappedVersion } from "@muster/collectives";
 import type { RankCut, SectionSource, StateSource } from "@muster/engine";
 import type { Section } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
 import { type Puller, pullOf, type VersionRequest } from "../weights.ts";
-import { shardSourcesOf } from "./sharded-sections.ts";
+import { sourceOfShards } from "./sharded-sections.ts";
 
 /** Which rank, and what it must come to. */
 interface Own {
@@ -31,7 +30,7 @@ const never = new AbortController().signal;
  * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `mapVersion`; nothing is held then.
  */
 export async function mapShard(
-  puller: Puller & Pick<Ports, "map" | "digests">,
+  puller: Puller & Pick<Ports, "map" | "pull">,
   wanted: VersionRequest,
   own: Own,
 ): Promise<MappedShard> {
@@ -62,14 +61,13 @@ export async function mapShard(
 }
 
 async function mapOne(
-  puller: Puller & Pick<Ports, "map" | "digests">,
+  puller: Puller & Pick<Ports, "map" | "pull">,
   { wanted, section }: { readonly wanted: VersionRequest; readonly section: Section },
   { rank, cut, signal }: Own,
 ): Promise<MappedVersion> {
-  const { holders } = wanted;
-  const sources = await shardSourcesOf(puller, { section, holders }, { cut, signal });
-  const source = sources[rank];
-  invariant(source, "there is a shard for each rank");
+  const { lineage, version, holders } = wanted;
+  const sourceOf = await sourceOfShards(puller, { lineage, version, section, holders }, { cut, signal });
+  const source = sourceOf(rank);
   const asked = { ...wanted, sections: [source.section], holders: [{ addresses: [...source.holders] }] };
   return await puller.map({ ...pullOf(puller, asked), signal });
 }

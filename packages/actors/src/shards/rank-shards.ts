@@ -7,12 +7,13 @@ import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
 import type { Puller } from "../weights.ts";
 import { pullPieces } from "./pull-pieces.ts";
+import type { TextReader } from "./rank-texts.ts";
 import { layoutOf, regionsOf, shardSourcesOf } from "./sharded-sections.ts";
 import { readTicket, type Ticket, writeReceipt } from "./tickets.ts";
 
 /** Whose part it is, and with what it is taken. */
 export interface RankShardsOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
-  readonly ports: Pick<Ports, "pullShards" | "digests" | "engineBuild">;
+  readonly ports: Pick<Ports, "pull" | "pullShards" | "digests" | "engineBuild">;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly replica: string;
@@ -33,8 +34,8 @@ export function shardTensorsOf(cut: RankCut, rank: number): readonly ShardTensor
 export function rankShards(options: RankShardsOptions): RankShards {
   const { ports, clock, logger, replica, rank, cut, trainers, job, dataKey, config } = options;
   const plan = regionsOf(trainers, cut, rank);
-  const { pullShards } = ports;
-  const puller = { pullShards, clock, job, member: processNameOf(replica, rank), dataKey, config };
+  const { pull, pullShards } = ports;
+  const puller = { pull, pullShards, clock, job, member: processNameOf(replica, rank), dataKey, config };
   return {
     bytes: plan.sectionBytes,
     tensors: shardTensorsOf(cut, rank),
@@ -42,7 +43,7 @@ export function rankShards(options: RankShardsOptions): RankShards {
       const startedMs = clock.now();
       const ticket = readTicket(text);
       const { order, lineage, version } = ticket;
-      const sources = await sourcesOf(ticket, { ports, trainers, signal });
+      const sources = await sourcesOf(ticket, { puller, trainers, signal });
       checkSize(plan, into);
       const endMs = startedMs + pullTimesOf(config.timing.pullMs).partMs;
       const given = { id: { lineage, version }, plan, sources, room: into, endMs, signal };
@@ -58,8 +59,12 @@ export function rankShards(options: RankShardsOptions): RankShards {
 
 /** Who has what of the weights: each rank of the trainers its shard, or each holder all. */
 async function sourcesOf(
-  { sections, holders }: Ticket,
-  { ports, trainers, signal }: Pick<RankShardsOptions, "ports" | "trainers"> & { readonly signal: AbortSignal },
+  { lineage, version, sections, holders }: Ticket,
+  {
+    puller,
+    trainers,
+    signal,
+  }: Pick<RankShardsOptions, "trainers"> & { readonly puller: TextReader; signal: AbortSignal },
 ): Promise<readonly ShardSource[]> {
   const serving = sectionsOfPart(sections, "serving");
   if (!trainers) {
@@ -67,7 +72,7 @@ async function sourcesOf(
     return serving.map((section) => ({ holders: addresses, section }));
   }
   const [section] = serving;
-  return section ? await shardSourcesOf(ports, { section, holders }, { cut: trainers, signal }) : [];
+  return section ? await shardSourcesOf(puller, { lineage, version, section, holders }, { cut: trainers, signal }) : [];
 }
 
 /** @throws MUSTER_ERR_SHARD_ROOM */

@@ -1,12 +1,13 @@
 /** What rank 0 of a trainer of several processes hands to all ranks, and what each answers: text, because it goes through the engine's own channel. */
 import { MusterError, messageOf } from "@muster/base";
-import { holderSchema, sectionSchema, versionParts, z } from "@muster/protocol";
+import { holderSchema, messageTable, sectionSchema, versionParts, z } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import { readText, writeText } from "./read-text.ts";
 
 const count = z.number().int().nonnegative();
 const addresses = z.array(z.string().min(1).max(128)).max(2);
 const version = { lineage: count, version: count };
+const { ranks: namedRanks } = messageTable["mesh.build"].body.shape.members.element.shape;
 
 const ticketSchema = z.discriminatedUnion("do", [
   /** Opens the stores, once the engine has said where its shard is. */
@@ -37,7 +38,7 @@ const ticketSchema = z.discriminatedUnion("do", [
     do: z.literal("meet"),
     epoch: count,
     place: count,
-    members: z.array(z.strictObject({ id: z.string().min(1).max(128), ranks: z.array(addresses) })).min(1),
+    members: z.array(z.strictObject({ id: z.string().min(1).max(128), ranks: namedRanks.optional() })).min(1),
   }),
   z.strictObject({ do: z.literal("reduce"), op: count, written: z.array(count) }),
   z.strictObject({ do: z.literal("leave"), epoch: count, reason: z.string().max(2000) }),

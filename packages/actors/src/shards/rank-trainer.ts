@@ -19,11 +19,11 @@ import { errors } from "../errors.ts";
 import type { PartStores } from "../part-stores.ts";
 import { openTrainerStores } from "../policy/trainer-stores.ts";
 import type { Ports } from "../ports.ts";
-import type { OwnTable } from "../tables.ts";
 import type { Puller } from "../weights.ts";
 import { loadState } from "./load-state.ts";
 import { mapShard } from "./map-shard.ts";
 import { shardTensorsOf } from "./rank-shards.ts";
+import { type NamedRanks, readRank, type TextReader } from "./rank-texts.ts";
 import { type RankDone, type RankTicket, readRankTicket, writeAnswer } from "./rank-tickets.ts";
 import { regionsOf, wholeBytesOf } from "./sharded-sections.ts";
 
@@ -33,7 +33,7 @@ type TicketOf<D extends RankTicket["do"]> = Extract<RankTicket, { readonly do: D
 export interface RankTrainerOptions extends Pick<Puller, "job" | "dataKey" | "config"> {
   readonly ports: Pick<
     Ports,
-    "map" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild" | "pieceMax"
+    "map" | "pull" | "digests" | "versionStore" | "gradientMesh" | "loadCheckpointParts" | "engineBuild" | "pieceMax"
   >;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -69,8 +69,6 @@ export class RankTrainer implements RankTraining {
   #taking = new AbortController();
   /** Of the mesh that forms or stands. */
   #epoch: number | null = null;
-  /** Of the weights: rank 0 publishes it for all. */
-  #table: OwnTable | undefined;
 
   constructor(options: RankTrainerOptions) {
     const { cut, rank, replica } = options;
@@ -83,11 +81,6 @@ export class RankTrainer implements RankTraining {
 
   attach(state: RankState): void {
     this.#state = state;
-  }
-
-  /** Gives the table that is published beside the weights. */
-  describe(table: OwnTable): void {
-    this.#table = table;
   }
 
   async perform(text: string, signal: AbortSignal): Promise<string> {
@@ -162,12 +155,13 @@ export class RankTrainer implements RankTraining {
 
   async #open(): Promise<RankDone> {
     const { optimizerBytes } = this.#attached();
-    const { addresses } = (await this.#openStores()).of("serving");
+    const stores = await this.#openStores();
+    const [{ addresses }, { addresses: training }] = [stores.of("serving"), stores.of("training")];
     const sections = [
       { name: "weights", bytes: this.bytes, digest: "" },
       { name: "optimizer", bytes: optimizerBytes, digest: "" },
     ] as const;
-    return { ...nothing, sections: [...sections], addresses: [...addresses] };
+    return { sections: [...sections], addresses: [...addresses], training: [...training] };
   }
 
   #openStores(): Promise<PartStores> {
@@ -175,7 +169,7 @@ export class RankTrainer implements RankTraining {
     this.#stores ??= openTrainerStores(ports, {
       ...{ job, member: this.#member, dataKey, config },
       ...{ weightsBytes: this.bytes, optimizerBytes: this.#attached().optimizerBytes },
-      tableBytes: this.#table?.text.length ?? 0,
+      textBytes: [],
     });
     return this.#stores;
   }
@@ -184,7 +178,7 @@ export class RankTrainer implements RankTraining {
     const id = { lineage, version };
     const { weights, optimizer } = this.#checked(this.#attached().state());
     const stores = await this.#openStores();
-    const published = await stores.publish(id, { state: { weights, optimizer }, table: this.#table }, parts);
+    const published = await stores.publish(id, { state: { weights, optimizer } }, parts);
     const { logger, rank } = this.#options;
     const sections = published.map(({ name, bytes, digest }) => ({ name, bytes, digest }));
     logger.info({ ...id, rank, parts, sections }, "shard published");
@@ -220,8 +214,8 @@ export class RankTrainer implements RankTraining {
   /** Every rank takes what it had of the version: the same rank of another trainer has just that. It stays where it lies until it is adopted. */
   async #pull(ticket: TicketOf<"pull">, asking: AbortSignal): Promise<RankDone> {
     const signal = this.#takeInstead(asking);
-    const { ports, rank, cut, job, dataKey, config, clock } = this.#options;
-    const puller = { map: ports.map, digests: ports.digests, job, member: this.#member, dataKey, config };
+    const { ports, rank, cut, config, clock } = this.#options;
+    const puller = { ...this.#reader(), map: ports.map };
     const size = { weights: this.bytes, optimizer: this.#attached().optimizerBytes };
     const { partMs: timeoutMs } = pullTimesOf(config.timing.pullMs);
     const what = `taking the shard of version ${ticket.version}`;
@@ -272,7 +266,10 @@ export class RankTrainer implements RankTraining {
     this.#epoch = epoch;
     const { signal: left } = this.#leave;
     const stores = await this.#openStores();
-    const addresses = members.map(({ ranks }) => ranks[rank] ?? []);
+    const until = AbortSignal.any([signal, left]);
+    const own = stores.of("serving").addresses;
+    const addressesOf = members.map(({ ranks }, i) => (i === place ? own : this.#addressesIn(ranks, until)));
+    const addresses = await Promise.all(addressesOf);
     const mesh = await ports.gradientMesh({
       key: dataKey,
       job,
@@ -286,12 +283,23 @@ export class RankTrainer implements RankTraining {
       shards: config.batch.microShards,
       shardElements: this.#attached().gradientElements,
       deadlineMs: meshTimesOf(config.timing.meshMs).formMs,
-      signal: AbortSignal.any([signal, left]),
+      signal: until,
     });
     if (left.aborted) mesh.close();
     left.throwIfAborted();
     this.#mesh = mesh;
     return nothing;
+  }
+
+  /** Where this rank of a member serves; nowhere, where that is not named. */
+  async #addressesIn(ranks: NamedRanks | undefined, signal: AbortSignal): Promise<readonly string[]> {
+    if (!ranks) return [];
+    return (await readRank(this.#reader(), { ...ranks, rank: this.#options.rank }, signal)).addresses;
+  }
+
+  #reader(): TextReader {
+    const { ports, job, dataKey, config } = this.#options;
+    return { pull: ports.pull, job, member: this.#member, dataKey, config };
   }
 
   async #reduce({ op, written }: TicketOf<"reduce">, signal: AbortSignal): Promise<RankDone> {

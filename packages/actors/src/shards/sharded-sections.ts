@@ -1,4 +1,6 @@
-/** Sections that no process has all of: rank r of each trainer serves shard r. The list of the shards has the digest that was voted on, so it is checked first. */
+/** Sections that no process has all of: rank r of each trainer serves shard r. The list of the shards has the digest that was voted on, so it is read first. */
+
+import { invariant } from "@muster/base";
 import {
   type ParallelLayout,
   planRank,
@@ -8,11 +10,18 @@ import {
   sectionSizes,
 } from "@muster/collectives";
 import type { RankCut } from "@muster/engine";
-import { type Holder, partOf, type Section } from "@muster/protocol";
+import { partOf, type Section } from "@muster/protocol";
 import { errors } from "../errors.ts";
 import type { Ports } from "../ports.ts";
-
-type Shards = NonNullable<Section["shards"]>;
+import {
+  digestOfList,
+  listText,
+  type RankAddresses,
+  readRanks,
+  readShards,
+  type Shard,
+  type TextReader,
+} from "./rank-texts.ts";
 
 /** A model in one process, as checkpoints and samplers of one process have it: its tensors one behind the other. */
 export const wholeLayout: ParallelLayout = { tp: 1, pp: 1, dp: 1, align: 1 };
@@ -40,21 +49,22 @@ export function partBytesOf(cut: RankCut): readonly number[] {
 /** Size of the model in one process. Pure. */
 export const wholeBytesOf = (cut: RankCut): number => sectionSizes(cut.tensors, wholeLayout)[0] ?? 0;
 
-/** What the digest of a list of shards begins with: that of a section as one piece is never taken for it. */
-const listPrefix = "shards:";
-
-/** True for the digest of a section that lies in shards: its bytes are in the order of these. Pure. */
-export const isOfShards = (digest: string): boolean => digest.startsWith(listPrefix);
+/** A section, and the list of its shards that lies on the data plane in its place. */
+export interface ListedSection {
+  readonly section: Section;
+  readonly list: Uint8Array;
+}
 
 /** Names a section by its shards. */
 export async function sectionOfShards(
   ports: Pick<Ports, "digests">,
-  { name, bytes, shards }: Pick<Section, "name" | "bytes"> & { readonly shards: Shards },
+  { name, bytes, shards }: Pick<Section, "name" | "bytes"> & { readonly shards: readonly Shard[] },
   signal: AbortSignal,
-): Promise<Section> {
-  const list = [name, bytes, shards.map((shard) => [shard.bytes, shard.digest])];
-  const [digest = ""] = await ports.digests([new TextEncoder().encode(JSON.stringify(list))], signal);
-  return { name, bytes, digest: `${listPrefix}${digest}`, shards };
+): Promise<ListedSection> {
+  const list = listText({ name, bytes }, shards);
+  const [digest = ""] = await ports.digests([list], signal);
+  const of = { of: shards.length, bytes: list.length };
+  return { section: { name, bytes, digest: digestOfList(digest), shards: of }, list };
 }
 
 /** What several ranks have must be the same: readers take it from any of them. @throws MUSTER_ERR_SHARDS_DIFFER naming two that differ */
@@ -68,41 +78,63 @@ export function checkCopies(cut: RankCut, shards: readonly { readonly digest: st
   }
 }
 
-/** The shards of a section, when their list has the section's digest. @throws MUSTER_ERR_SHARDS_DIFFER */
-async function shardsIn(
-  ports: Pick<Ports, "digests">,
-  section: Section,
-  { size, signal }: { readonly size: number; readonly signal: AbortSignal },
-): Promise<Shards> {
-  const { name, shards = [] } = section;
-  if (shards.length !== size)
-    throw errors.ShardsDiffer({
-      section: name,
-      reason: `it has ${shards.length} shards, and trainers of this job ${size} processes`,
-    });
-  const { digest } = await sectionOfShards(ports, { ...section, shards }, signal);
-  if (digest !== section.digest)
-    throw errors.ShardsDiffer({
-      section: name,
-      reason: `their list has digest ${digest}, and ${section.digest} was ordered`,
-    });
-  return shards;
-}
+/** A section of a version, and who has it. */
+type SectionRequest = Parameters<typeof readShards>[1];
 
-/** Where each shard of a section can be had, once the list of the shards is verified. @throws MUSTER_ERR_SHARDS_DIFFER */
-export async function shardSourcesOf(
-  ports: Pick<Ports, "digests">,
-  { section, holders }: { readonly section: Section; readonly holders: readonly Holder[] },
+/** Where the shard of a rank can be had. */
+export type SourceOf = (rank: number) => ShardSource;
+
+/**
+ * Learns where the shards of a section can be had. A holder that does not say where its ranks serve is left out.
+ *
+ * @throws MUSTER_ERR_SHARDS_DIFFER; the errors of `pull`, where nobody says it
+ */
+export async function sourceOfShards(
+  reader: TextReader,
+  wanted: SectionRequest,
   { cut, signal }: { readonly cut: RankCut; readonly signal: AbortSignal },
-): Promise<readonly ShardSource[]> {
+): Promise<SourceOf> {
+  const { section } = wanted;
   const isTraining = partOf(section) === "training";
-  const shards = await shardsIn(ports, section, { size: sizeOf(cut), signal });
+  const size = sizeOf(cut);
+  if (section.shards?.of !== size)
+    throw errors.ShardsDiffer({
+      section: section.name,
+      reason: `it has ${section.shards?.of ?? 0} shards, and trainers of this job ${size} processes`,
+    });
+  const [shards, holders] = await Promise.all([readShards(reader, wanted, signal), placesOf(reader, wanted, signal)]);
   const addressesOf = (rank: number): readonly string[] =>
-    holders.flatMap(({ ranks }) => (isTraining ? ranks?.[rank]?.training : ranks?.[rank]?.addresses) ?? []);
-  return shards.map((shard, rank) => {
+    holders.flatMap((ranks) => (isTraining ? ranks[rank]?.training : ranks[rank]?.addresses) ?? []);
+  return (rank) => {
+    const shard = shards[rank];
+    invariant(shard, "there is a shard for each rank");
     const copies = copiesOf(cut, rank).filter((copy) => shards[copy]?.digest === shard.digest);
     return { holders: copies.flatMap(addressesOf), section: { name: section.name, ...shard } };
-  });
+  };
+}
+
+/** Where each shard of a section can be had, rank by rank. As {@link sourceOfShards}. */
+export async function shardSourcesOf(
+  ...[reader, wanted, { cut, signal }]: Parameters<typeof sourceOfShards>
+): Promise<readonly ShardSource[]> {
+  const sourceOf = await sourceOfShards(reader, wanted, { cut, signal });
+  return Array.from({ length: sizeOf(cut) }, (_, rank) => sourceOf(rank));
+}
+
+/** Where the ranks of each holder serve that says so. */
+async function placesOf(
+  reader: TextReader,
+  { lineage, version, holders }: SectionRequest,
+  signal: AbortSignal,
+): Promise<readonly (readonly RankAddresses[])[]> {
+  const reading = holders.flatMap(({ addresses, ranks }) =>
+    ranks ? [readRanks(reader, { lineage, version, addresses, ...ranks }, signal)] : [],
+  );
+  const read = await Promise.allSettled(reading);
+  const known = read.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+  const failed = read.find((one) => one.status === "rejected");
+  if (known.length === 0 && failed) throw failed.reason;
+  return known;
 }
 
 /** The way of a part of the weights from trainers to one rank of samplers. Pure. */

@@ -1,5 +1,5 @@
 /** What stands against trainers of which each process has a shard of the training state. */
-import { type JobConfig, sectionShardsMax } from "@muster/protocol";
+import type { JobConfig } from "@muster/protocol";
 import type { EngineProblem } from "./adapter.ts";
 import type { RankCut } from "./rank-layout.ts";
 
@@ -16,8 +16,6 @@ export function shardProblems(config: JobConfig, { trainer, knowsTrainers }: Cut
   const what = `processes.policy = ${processes?.policy}: each process has a shard of the training state`;
   const problem = (key: string, text: string): EngineProblem => ({ keys: ["processes.policy", key], text });
   const problems: EngineProblem[] = [];
-  if ((processes?.policy ?? 1) > sectionShardsMax)
-    problems.push(problem("engine.kind", `${what}, of which there may be ${sectionShardsMax}; lower processes.policy`));
   if (agreement !== "state")
     problems.push(
       problem(

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { idSchema } from "../ids.ts";
 import { defineMessages } from "./define.ts";
-import { addressesSchema, engineSaidSchema, ranksServingSchema, textSchema } from "./parts.ts";
+import { addressesSchema, engineSaidSchema, ranksServingSchema, textSchema, versionFields } from "./parts.ts";
 
 /** The mesh of policy replicas: who reduces gradients with whom. */
 export const meshMessages = defineMessages({
@@ -20,8 +20,8 @@ export const meshMessages = defineMessages({
             incarnation: idSchema,
             /** Where it is and serves; given when the members are on several hosts. */
             place: z.strictObject({ host: z.string().max(255), addresses: addressesSchema }).optional(),
-            /** Where each of its processes serves, where it has several and each has a shard: rank r meets the ranks r of the others. */
-            ranks: ranksServingSchema.optional(),
+            /** Where its processes serve, where it has several and each has a shard: rank r meets the ranks r of the others. Said beside a version that it holds. */
+            ranks: ranksServingSchema.extend({ ...versionFields, addresses: addressesSchema }).optional(),
           }),
         )
         .min(1)

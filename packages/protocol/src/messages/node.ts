@@ -2,7 +2,7 @@ import { z } from "zod";
 import { devicesSchema } from "../devices.ts";
 import { countSchema } from "../envelope.ts";
 import { idSchema } from "../ids.ts";
-import { rankOrderSchema, rankSchema, ranksMax } from "../ranks.ts";
+import { nodeRanksMax, rankOrderSchema, rankSchema } from "../ranks.ts";
 import { perRole, replicaRoles } from "../role-table.ts";
 import { defineMessages } from "./define.ts";
 import { textSchema } from "./parts.ts";
@@ -58,7 +58,7 @@ export const nodeMessages = defineMessages({
         )
         .max(4096),
       /** Processes of replicas of several; absent where none has its place there. */
-      ranks: z.array(rankOrderSchema).max(ranksMax).optional(),
+      ranks: z.array(rankOrderSchema).max(nodeRanksMax).optional(),
     }),
   },
   "node.assigned": {

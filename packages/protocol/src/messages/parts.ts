@@ -3,6 +3,7 @@ import { z } from "zod";
 import { countSchema } from "../envelope.ts";
 import { failureKinds } from "../failure.ts";
 import { idSchema } from "../ids.ts";
+import { ranksMax } from "../ranks.ts";
 import { clippedText } from "../texts.ts";
 
 /** Text for people: a reason, a cause. */
@@ -58,20 +59,23 @@ export const tensorTableSchema = z.strictObject({
   text: z.strictObject({ bytes: countSchema.max(tableTextMax), digest: digestSchema }),
 });
 
-/** Most processes of a trainer that each have a shard: every message that names them has room for so many. */
-export const sectionShardsMax = 64;
+/** Longest text in bytes that says something of each process of a trainer. */
+const rankTextMax = 2 ** 22;
 
-/** What rank r of a trainer of several processes has of a section is number r: its size and its digest. */
-const sectionShardsSchema = z
-  .array(z.strictObject({ bytes: countSchema, digest: z.string().min(1).max(32) }))
-  .min(2)
-  .max(sectionShardsMax);
+/** A text that says something of each process of a trainer lies on the data plane, so that no message grows with their number. */
+const rankTextFields = { of: countSchema.min(2).max(ranksMax), bytes: countSchema.max(rankTextMax) };
+
+/**
+ * Where what rank r of a trainer of several processes has of a section is its shard r: the text lists sizes and digests, and lies where the replica serves
+ * the section. Its digest is that of the section, which begins with `shards:`.
+ */
+const sectionShardsSchema = z.strictObject(rankTextFields);
 
 /** One contiguous piece of a part of a weight version: its name, size and digest. */
 export const sectionSchema = z.strictObject({
   name: z.enum(["weights", "optimizer"]),
   bytes: countSchema,
-  /** Of its bytes; of a section in shards, of the list of its shards. */
+  /** Of its bytes; of a section in shards, `shards:` and that of the list of its shards. */
   digest: digestSchema,
   /** Where no process has all of it. */
   shards: sectionShardsSchema.optional(),
@@ -88,25 +92,19 @@ export const versionFields = { lineage: countSchema, version: countSchema };
  */
 export const trainingAddressesSchema = addressesSchema.optional();
 
-/** Addresses of one process of a trainer: a socket, whose path is short, and a port. */
-const ofRankSchema = z.array(z.string().min(1).max(128)).max(2);
-
-/** Where the processes of a trainer serve, by their ranks. */
-export const ranksServingSchema = z.array(ofRankSchema).min(2).max(sectionShardsMax);
-
-/** Where each rank of a trainer of several processes serves its shards; absent where one process serves all. */
-export const rankAddressesSchema = z
-  .array(z.strictObject({ addresses: ofRankSchema, training: ofRankSchema.optional() }))
-  .min(2)
-  .max(sectionShardsMax)
-  .optional();
+/**
+ * Where the ranks of a trainer of several processes serve their shards: the text has the addresses of each, and is the section `ranks` beside `serving`, where
+ * the replica serves.
+ */
+export const ranksServingSchema = z.strictObject({ ...rankTextFields, digest: digestSchema });
 
 /** A replica that holds a version, and where to pull it. */
 export const holderSchema = z.strictObject({
   id: idSchema,
   addresses: addressesSchema,
   training: trainingAddressesSchema,
-  ranks: rankAddressesSchema,
+  /** Absent where one process serves all. */
+  ranks: ranksServingSchema.optional(),
 });
 
 /**
@@ -158,7 +156,7 @@ export function digestsOf(sections: readonly Pick<Section, "name" | "digest">[])
 export type Holder = z.infer<typeof holderSchema>;
 
 /** Most shards of one checkpoint. */
-export const shardsMax = 64;
+export const shardsMax = 1_024;
 
 /** Which shards of a checkpoint one actor has to do with, counted from 1, and how many there are. */
 export const shardsSchema = z.strictObject({

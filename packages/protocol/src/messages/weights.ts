@@ -6,7 +6,7 @@ import {
   addressesSchema,
   engineSaidSchema,
   holderSchema,
-  rankAddressesSchema,
+  ranksServingSchema,
   sectionSchema,
   textSchema,
   trainingAddressesSchema,
@@ -73,7 +73,8 @@ export const weightsMessages = defineMessages({
       /** Where others can pull it; empty when this replica does not serve it. */
       addresses: addressesSchema,
       training: trainingAddressesSchema,
-      ranks: rankAddressesSchema,
+      /** Of a trainer of several processes that each have a shard. */
+      ranks: ranksServingSchema.optional(),
       bytes: countSchema,
       durationMs: z.number().nonnegative(),
       /** Of a sampler, with the first version that it holds: what its engine is. Absent for engines that do not say. */

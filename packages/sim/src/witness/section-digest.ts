@@ -68,9 +68,7 @@ function coordinateOf(index: number, shape: readonly number[], dimension: number
 
 /** As even as it goes: the first ranks have one more. */
 function ownerOf(coordinate: number, size: number, ranks: number): number {
-  for (let rank = 0, end = 0; rank < ranks; rank++) {
-    end += Math.floor(size / ranks) + (rank < size % ranks ? 1 : 0);
-    if (coordinate < end) return rank;
-  }
-  return ranks - 1;
+  const [each, more] = [Math.floor(size / ranks), size % ranks];
+  const ofLonger = Math.floor(coordinate / (each + 1));
+  return ofLonger < more ? ofLonger : more + Math.floor((coordinate - more * (each + 1)) / each);
 }

@@ -3,7 +3,7 @@
  * will do. Cordoned and leaving nodes take nothing, and neither does one on which a replica of the role was given up. Several processes go to nodes only
  * that can run them.
  */
-import type { ReplicaRole } from "@muster/protocol";
+import { nodeRanksMax, type ReplicaRole } from "@muster/protocol";
 import { type ControllerState, membersOf } from "../state.ts";
 import { devicesNeeded, freeDevices } from "./devices.ts";
 import { type FleetRank, type FleetReplica, isCordoned, withReplica } from "./fleet-state.ts";
@@ -39,18 +39,26 @@ export function roomsOf(state: ControllerState, role: ReplicaRole): readonly Roo
       const same = on.filter((each) => each.role === role);
       const isBad = same.some(({ health }) => health === "RETIRED");
       const byDevices = needed === 0 ? Number.POSITIVE_INFINITY : freeDevices(state, node.id).length / needed;
-      const free = Math.min(limitOf(node.id) - same.length, nodeProcessesMax - on.length, Math.floor(byDevices));
+      const free = Math.min(limitOf(node.id) - same.length, leftOn(state, on, role), Math.floor(byDevices));
       return { node, load: on.length, free: isBad ? 0 : free };
     })
     .filter(({ free }) => free > 0)
     .sort((a, b) => a.load - b.load || a.node.joinedSeq - b.node.joinedSeq);
 }
 
+/** For how many more processes of a role the message has room that names those of a node. */
+function leftOn(state: ControllerState, on: readonly FleetReplica[], role: ReplicaRole): number {
+  const left = nodeProcessesMax - on.length;
+  if (processesOf(state, role) === 1) return left;
+  return Math.min(left, nodeRanksMax - on.filter(({ group }) => group).length);
+}
+
 /** A place on a node alone, whatever else it is asked for: for a successor of one that was given up there. Pure. */
 export function roomOn(state: ControllerState, node: string, role: ReplicaRole): Place | null {
-  const needed = devicesNeeded(state, role) * processesOf(state, role);
-  const isThere = canRun(state, node, role) && freeDevices(state, node).length >= needed;
-  return isThere ? placeOn(state, Array(processesOf(state, role)).fill(node), role) : null;
+  const count = processesOf(state, role);
+  const hasRoom = leftOn(state, processesOn(state, node), role) >= count;
+  const isThere = canRun(state, node, role) && freeDevices(state, node).length >= devicesNeeded(state, role) * count;
+  return hasRoom && isThere ? placeOn(state, Array(count).fill(node), role) : null;
 }
 
 /** The node of each process, rank by rank; `null` where not all find room. */

@@ -51,18 +51,23 @@ function rankOrdersOf(state: ControllerState, id: string, replica: FleetReplica,
   const { role, life, group } = replica;
   if (!group) return [];
   const ranks = ranksOf(replica);
-  const hosts = ranks.map((rank) => state.members[rank.node]?.host ?? "");
-  const order = [...new Set(hosts)];
+  const sizes = new Map<string, number>();
+  const places = ranks.map((rank) => {
+    const host = state.members[rank.node]?.host ?? "";
+    const localRank = sizes.get(host) ?? 0;
+    sizes.set(host, localRank + 1);
+    return { host, localRank };
+  });
+  const order = [...sizes.keys()];
   const address = order.length === 1 ? loopback : (state.fleet.nodes[replica.node ?? ""]?.address ?? loopback);
   const port = group.master?.life === life ? group.master.port : 0;
   const mayBegin = isDue(state, replica);
   return ranks.flatMap(({ node: place, devices }, rank) => {
     if (place !== node) return [];
-    const host = hosts[rank] ?? "";
-    const local = hosts.flatMap((each, i) => (each === host ? [i] : []));
+    const { host = "", localRank = 0 } = places[rank] ?? {};
     return {
       ...{ id, role, rank, life, isDue: mayBegin && (rank === 0 || port > 0) },
-      ...{ size: ranks.length, localRank: local.indexOf(rank), localSize: local.length },
+      ...{ size: ranks.length, localRank, localSize: sizes.get(host) ?? 1 },
       ...{ nodeRank: order.indexOf(host), master: { address, port: rank === 0 ? 0 : port } },
       ...(devices ? { devices: [...devices] } : {}),
     };

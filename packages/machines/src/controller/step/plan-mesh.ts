@@ -118,13 +118,13 @@ function isComing(state: ControllerState, member: Member): boolean {
 /** Most ranks of a mesh: whoever comes beyond them is a spare, which has the weights and no part of a step. */
 const ranksMax = 1_024;
 
-/** Most processes with a shard each that a mesh names. */
-const processesMax = 4_096;
+/** Most processes with a shard each of a mesh: each of them reads where all are. */
+const processesMax = 65_536;
 
 /** As many as a mesh has room for, the first ones: who is a rank stays one; places that are left go by arrival. */
 function firstRanks(ranked: readonly Member[]): readonly Member[] {
-  // no mutant: up to four processes each are no bound
-  const processes = ranked.reduce((most, member) => Math.max(most, member.ranks?.length ?? 1), 1);
+  // no mutant: up to 64 processes each are no bound
+  const processes = ranked.reduce((most, member) => Math.max(most, member.ranks?.of ?? 1), 1);
   return ranked.slice(0, Math.min(ranksMax, Math.floor(processesMax / processes)));
 }
 
@@ -134,13 +134,13 @@ function withoutCordoned(state: ControllerState, members: readonly Member[]): re
   return free.length > 0 ? free : members;
 }
 
-/** Members as `mesh.build` names them: with their places when they are on several hosts, and those of their processes where each has a shard. Pure. */
+/** Members as `mesh.build` names them: with their places when they are on several hosts, or where it is said where each of their processes serves. Pure. */
 export function ranksOf(members: readonly Member[]): Body<"mesh.build">["members"] {
   const isSpread = members.some(({ host }) => host !== members[0]?.host);
-  return members.map(({ id, incarnation, host, addresses, ranks }) => ({
+  return members.map(({ id, incarnation, host, addresses, ranks, held }) => ({
     ...{ id, incarnation },
-    ...(isSpread ? { place: { host, addresses: [...addresses] } } : {}),
-    ...(ranks ? { ranks: ranks.map((rank) => rank.addresses) } : {}),
+    ...(isSpread && !ranks ? { place: { host, addresses: [...addresses] } } : {}),
+    ...(ranks && held ? { ranks: { ...ranks, ...held, addresses: [...addresses] } } : {}),
   }));
 }
 

@@ -17,16 +17,16 @@ export function trainersServing(state: ControllerState): readonly Member[] {
   return membersOf(state, "policy").filter((member) => holdsCurrent(state, member) && servesTraining(member));
 }
 
-/** Most processes whose addresses one order names: it must fit into a message. */
-const ranksNamedMax = 1_024;
+/** Most processes whose addresses whoever pulls has to read for one order. */
+const ranksNamedMax = 16_384;
 
 /** Most sources in one order, whatever they are. */
 const sourcesNamedMax = 64;
 
 /** As many of the first sources as an order has room for, one at least. Pure. */
 function bounded(sources: readonly Member[]): readonly Member[] {
-  // no mutant: up to sixteen processes each are no bound
-  const ranks = sources.reduce((most, member) => Math.max(most, member.ranks?.length ?? 1), 1);
+  // no mutant: up to 256 processes each are no bound
+  const ranks = sources.reduce((most, member) => Math.max(most, member.ranks?.of ?? 1), 1);
   return sources.slice(0, Math.max(1, Math.min(sourcesNamedMax, Math.floor(ranksNamedMax / ranks))));
 }
 
@@ -34,7 +34,7 @@ function bounded(sources: readonly Member[]): readonly Member[] {
 export function servingHolders(sources: readonly Member[]): Holder[] {
   return bounded(sources).map(({ id, addresses, ranks }) => ({
     ...{ id, addresses: [...addresses] },
-    ...(ranks ? { ranks: ranks.map((rank) => ({ addresses: rank.addresses })) } : {}),
+    ...(ranks ? { ranks } : {}),
   }));
 }
 
@@ -43,7 +43,7 @@ export function wholeHolders(sources: readonly Member[]): Holder[] {
   return bounded(sources).map(({ id, addresses, training, ranks }) => ({
     ...{ id, addresses: [...addresses] },
     ...(training ? { training: [...training] } : {}),
-    ...(ranks ? { ranks: [...ranks] } : {}),
+    ...(ranks ? { ranks } : {}),
   }));
 }
 
