@@ -144,9 +144,9 @@ describe("a controller that is told to let go", () => {
       const records: ReturnType<typeof decodeRecord>[] = [];
       for await (const { seq, data } of job.transport.journal().read(1)) records.push(decodeRecord(seq, data));
       expect(records.at(-1)?.part).toMatchObject({ index: 0, count: 1 });
-      const second = await job.startController(other.rules);
+      const second = await job.startController({ rules: other.rules });
       expect((await endOf(second)).outcome).toBe("done");
-      await expect(job.startController({ digest: "c", build: "1.2.0" })).resolves.toBeDefined();
+      await expect(job.startController({ rules: { digest: "c", build: "1.2.0" } })).resolves.toBeDefined();
     } finally {
       await job.close();
     }

@@ -1,7 +1,7 @@
 /** Processes of another release: those of another major version are refused, and both sides say which versions met; those of a newer minor one work. */
 import { type AnyMessage, createEnveloper, decodeMessage, pack, subjectsOf } from "@muster/protocol";
+import { newerMinor } from "@muster/testkit";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { newerMinor } from "./support/newer-minor.ts";
 import { policyRole } from "./support/roles.ts";
 import { endsOf, openJob, type SmallJob } from "./support/small-job.ts";
 
@@ -82,12 +82,15 @@ it("a replica that hears a controller of another release ends, and says which ve
   });
 });
 
-it("replicas of a newer minor version run in one job with those of this one, and come to the same weights", async () => {
+it.each([
+  ["replicas of a newer minor version run in one job with those of this one", ["policy-1", "rollout-0", "checkpoint-0"]],
+  ["replicas run under a controller of a newer minor version, and leave aside what they do not know of it", ["controller"]],
+])("%s, and come to the same weights", async (_, newer) => {
   const digests: unknown[] = [];
   const said = { count: 0 };
   for (const isMixed of [false, true]) {
     const mixed = await openJob([], ({ id }, transport) =>
-      isMixed && ["policy-1", "rollout-0", "checkpoint-0"].includes(id) ? newerMinor(transport, said) : transport,
+      isMixed && newer.includes(id) ? newerMinor(transport, said) : transport,
     );
     try {
       await mixed.startController();
@@ -104,4 +107,23 @@ it("replicas of a newer minor version run in one job with those of this one, and
   }
   expect(said.count).toBeGreaterThan(20);
   expect(digests[1]).toEqual(digests[0]);
+});
+
+it("a replica that is too old for its controller is told so in one sentence, and the others go on without it", async () => {
+  const said = { count: 0 };
+  const mixed = await openJob([], ({ id }, transport) => (id === "rollout-1" ? transport : newerMinor(transport, said)));
+  try {
+    await mixed.startController({ minorLeast: 1 });
+    const team = mixed.startTeam({ policy: 2, rollout: 2 });
+    const sentence =
+      "message of protocol version 1.0, and 1.1 is the oldest that this build takes: start its process again with the release of the others";
+    const { body: alarm } = await mixed.when("alarm.raised", (raised) => raised.alarm === "version");
+    expect(alarm.detail).toBe(`rollout rollout-1 is not admitted: ${sentence}`);
+    expect((await mixed.when("job.ended")).body.outcome).toBe("done");
+    const ends = await endsOf(team);
+    expect(ends[3]).toMatchObject({ outcome: "refused", reason: expect.stringContaining(sentence) });
+    expect(ends.filter(({ outcome }) => outcome === "refused")).toHaveLength(1);
+  } finally {
+    await mixed.close();
+  }
 });

@@ -97,7 +97,7 @@ describe("processes of another release", () => {
       clock: manualClock(),
       tell: () => {},
       alarm: (name, detail) => alarms.push(`${name}: ${detail}`),
-      refuse: (id) => refused.push(id),
+      refuse: ({ id }) => refused.push(id),
     });
     const say = (id: string, kind: string) =>
       desk({

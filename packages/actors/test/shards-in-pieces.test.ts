@@ -113,7 +113,7 @@ async function published(ranks: Ranks): Promise<{ sections: Section[]; holders: 
     const bytes = list.reduce((sum, shard) => sum + shard.bytes, 0);
     return await sectionOfShards(ports, { name, bytes, shards: list }, signal);
   });
-  const identity = { job, id: "policy-0", incarnation: "policy-0-1" };
+  const identity = { job, id: "policy-0", role: "policy" as const, incarnation: "policy-0-1" };
   const table = await ownTable(ports, [], signal);
   const tools = { ports, config: smallConfig(directory.path), dataKey, identity, table };
   const texts = await PublishedTexts.open(tools, done);

@@ -1,5 +1,5 @@
 /** A command that came as its JSON body alone, as `nats pub` sends it: what surrounds a message is made from where it came. */
-import { protocolVersion } from "./envelope.ts";
+import { protocolMinor, protocolVersion } from "./envelope.ts";
 import { senderOfSubject } from "./subjects.ts";
 
 /** Where bytes came: the subject on which the broker let their sender speak, and their sequence in the stream. */
@@ -24,6 +24,7 @@ export function envelopeOfBody(value: unknown, arrival: Arrival): object | null 
   const { seq } = arrival;
   return {
     ...{ v: protocolVersion, id: made.id, kind: made.said, job, from: sender.id, role: sender.role, incarnation, seq },
+    ...(protocolMinor === 0 ? {} : { minor: protocolMinor }),
     ...{ term: 0, epoch: 0, deadlineMs: null, sentAtMs: 0, body: value },
   };
 }

@@ -103,6 +103,11 @@ export function decodeSealed(data: Uint8Array, bounds = wideBounds, arrival?: Ar
   return { ...envelope, kind };
 }
 
+/** Refuses a message of a minor version before `least`. @throws MUSTER_ERR_MESSAGE_OLDER_VERSION */
+export function checkMinor({ v, minor = 0 }: Pick<Envelope, "v" | "minor">, least: number): void {
+  if (minor < least) throw errors.MessageOlderVersion({ found: `${v}.${minor}`, least: `${v}.${least}` });
+}
+
 /** Validates the body of a message. @throws MUSTER_ERR_MESSAGE_MALFORMED */
 export function unseal(sealed: SealedMessage): AnyMessage {
   const { kind, minor = 0 } = sealed;

@@ -13,6 +13,9 @@ export const protocolVersion = 1;
  */
 export const protocolMinor: number = 0;
 
+/** Oldest minor version that is understood; raised where a field that an older one does not send has become needed. */
+export const protocolMinorLeast: number = 0;
+
 /** Limit of a message that carries tokens or weights meta; also the broker's `max_payload`. */
 export const payloadBytesMax = 1024 * 1024;
 

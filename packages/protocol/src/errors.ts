@@ -11,6 +11,10 @@ export const errors = defineErrors("MUSTER_ERR", {
     message:
       "message of protocol version {found}, this build speaks {known}: run one release of Muster in all processes of a job",
   },
+  MessageOlderVersion: {
+    message:
+      "message of protocol version {found}, and {least} is the oldest that this build takes: start its process again with the release of the others",
+  },
   StatusUnreadable: {
     message:
       "the status of job {job} can not be read: {reason}; is its controller of the same version as this program?",

@@ -17,6 +17,7 @@ export {
 export { type CheckpointName, formatCheckpointName, parseCheckpointName } from "./checkpoint-name.ts";
 export {
   type AnyMessage,
+  checkMinor,
   decodeMessage,
   decodeSealed,
   encodeMessage,
@@ -33,7 +34,14 @@ export {
   unseal,
 } from "./codec.ts";
 export { deviceSchema, devicesMax, doubledOf, isUniqueName } from "./devices.ts";
-export { type Envelope, envelopeSchema, payloadBytesMax, smallBytesMax, storedBytesMax } from "./envelope.ts";
+export {
+  type Envelope,
+  envelopeSchema,
+  payloadBytesMax,
+  protocolMinorLeast,
+  smallBytesMax,
+  storedBytesMax,
+} from "./envelope.ts";
 export { createEnveloper, type Enveloper, type Identity, type StampOptions } from "./enveloper.ts";
 export {
   actionsByKind,
@@ -59,7 +67,7 @@ export {
   type Role,
   roles,
 } from "./ids.ts";
-export { type JobConfig, jobConfigSchema, minibatchesMax, promptsTask, samplesMax } from "./job-config.ts";
+export { type JobConfig, jobConfigSchema, minibatchesMax, promptsTask, readJobConfig, samplesMax } from "./job-config.ts";
 export {
   type ComponentFigures,
   type RewardComponent,

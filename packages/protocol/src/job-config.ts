@@ -5,11 +5,12 @@
 import { toolParserNames } from "@muster/base";
 import { z } from "zod";
 import { devicesMax } from "./devices.ts";
-import { countSchema } from "./envelope.ts";
+import { countSchema, protocolMinor } from "./envelope.ts";
 import { failurePolicySchema } from "./failure.ts";
 import { idSchema } from "./ids.ts";
 import { shardsMax } from "./messages/parts.ts";
 import { weightSourceSchema } from "./messages/weights.ts";
+import { withoutUnknown } from "./newer.ts";
 import { groupsMessageBytesMax } from "./pieces.ts";
 import { ranksMax } from "./ranks.ts";
 import { perRole } from "./role-table.ts";
@@ -311,6 +312,13 @@ export const jobConfigSchema = z.preprocess((given) => withEngine(given), compil
 
 /** The compiled configuration of a job. */
 export type JobConfig = z.infer<typeof jobConfigSchema>;
+
+/** What a controller says that its job is, checked. Of one of a newer minor version fields are left aside that are not known here. Pure. */
+export function readJobConfig(value: unknown, minor = 0): z.ZodSafeParseResult<JobConfig> {
+  const read = jobConfigSchema.safeParse(value);
+  if (read.success || minor <= protocolMinor) return read;
+  return compiledSchema.safeParse(withoutUnknown(compiledSchema, withEngine(value)));
+}
 
 function withEngine(given: unknown): unknown {
   if (typeof given !== "object" || given === null || "engine" in given || !("model" in given)) return given;

@@ -17,9 +17,9 @@ function knownOf(schema: z.ZodType): Known {
   return known;
 }
 
-/** The types of schemas that the message table is made of; whatever else there is holds no objects. */
+/** The types of schemas that the message table and the configuration are made of; whatever else there is holds no objects. */
 function makeKnown(schema: z.ZodType): Known {
-  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable)
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable || schema instanceof z.ZodDefault)
     return knownOf(schema.unwrap() as unknown as z.ZodType);
   if (schema instanceof z.ZodArray) {
     const each = knownOf(schema.element as unknown as z.ZodType);

@@ -15,6 +15,7 @@ export {
 } from "./job-run.ts";
 export { type MemoryLimit, memoryLimitMissing, openMemoryLimit } from "./memory-limit.ts";
 export { findNatsServer } from "./nats-binary.ts";
+export { newerMinor } from "./newer-minor.ts";
 export { type ProcessInfo, processesNaming } from "./processes.ts";
 export { type OnTerminal, ptyMissing, startOnTerminal, type WindowSize, windowOf } from "./pty.ts";
 export { pythonThatRuns } from "./python.ts";

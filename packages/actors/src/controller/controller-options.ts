@@ -32,6 +32,8 @@ export interface ControllerOptions extends LossOptions {
   readonly environment: Environment;
   /** The logic that decides, for tests of what watches it; default the controller's machine. */
   readonly logic?: ControllerLogic;
+  /** Oldest minor version of the protocol that it takes; default that of this program. */
+  readonly minorLeast?: number;
   /** By which rules the journal is folded; default those of this program's own modules. */
   readonly rules?: Rules;
   /** Most bytes of one record of the journal, for tests of what takes several; default 768 KiB. */

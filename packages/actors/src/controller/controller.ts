@@ -51,7 +51,6 @@ import { refusalDesk } from "./refusals.ts";
 import { writtenStatus } from "./status.ts";
 import { StreamWatch, streamsEveryMs } from "./stream-watch.ts";
 import { ToldMark } from "./told-mark.ts";
-import { nobody } from "./version-guard.ts";
 import { Voice } from "./voice.ts";
 import { type MemberWatch, watchMembers } from "./watch-members.ts";
 
@@ -263,17 +262,17 @@ export class ControllerTerm implements Controller {
   }
 
   #ingress(): Ingress {
-    const { config, environment } = this.#options;
+    const { config, environment, minorLeast } = this.#options;
     const { clock, logger, metrics } = environment;
     return createIngress({
-      ...{ job: config.job, self: controllerId, clock, logger, metrics, isAnsweredAgain },
+      ...{ minorLeast, job: config.job, self: controllerId, clock, logger, metrics, isAnsweredAgain },
       expects: ({ kind }) => ["report", "heartbeat"].includes(messageTable[kind].direction),
       onRefused: refusalDesk({
         clock,
         tell: (body) => this.#say({ type: "announce", kind: "message.refused", body }),
         alarm: (alarm, detail) => this.#alarm(alarm, detail),
-        refuse: (to, reason) =>
-          this.#voice.aside({ type: "command", to, incarnation: nobody, kind: "replica.refused", body: { reason } }),
+        refuse: ({ id: to, incarnation }, reason) =>
+          this.#voice.aside({ type: "command", to, incarnation, kind: "replica.refused", body: { reason } }),
       }),
       accept: (message, settle, redeliveries) => {
         if (messageTable[message.kind].direction === "heartbeat") {

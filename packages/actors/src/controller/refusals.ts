@@ -49,7 +49,7 @@ export function refusalDesk({ clock, tell, alarm, refuse }: RefusalDeskOptions):
   };
 
   return ({ subject, data, seq, reason, detail }) => {
-    if (reason === "other_version") onOtherVersion(subject, detail);
+    if (reason === "other_version") onOtherVersion({ subject, data, detail });
     const nowMs = clock.now();
     const by = senderOfSubject(subject);
     const sender = by ? `${by.role} ${by.id}`.slice(0, 128) : "";

@@ -20,7 +20,7 @@ import {
   createEnveloper,
   encodeMessage,
   type Identity,
-  jobConfigSchema,
+  readJobConfig,
   subjectsOf,
 } from "@muster/protocol";
 import {
@@ -294,7 +294,7 @@ export class Incarnation {
 /** The event that a command is; its configuration parsed where it carries one. */
 function toEvent(message: AnyMessage): Typed | MusterError {
   if (message.kind !== "replica.registered") return { type: message.kind, body: message.body } as Typed;
-  const parsed = jobConfigSchema.safeParse(JSON.parse(message.body.config));
+  const parsed = readJobConfig(JSON.parse(message.body.config), message.minor);
   if (!parsed.success) return errors.ConfigRefused({ reason: parsed.error.issues[0]?.message ?? "invalid" });
   const event: RegisteredEvent = { type: "replica.registered", body: message.body, config: parsed.data };
   return event;

@@ -49,7 +49,7 @@ export interface SmallJob {
   readonly transport: Transport;
   /** The broker loses what the journal stored in the last `forMs` of its time, ten times ours. @returns How many records. */
   loseJournal(forMs: number): number;
-  startController(rules?: Rules): Promise<Controller>;
+  startController(given?: { readonly rules?: Rules; readonly minorLeast?: number }): Promise<Controller>;
   startReplica(role: Role, id: string): TestReplica;
   /** Starts policy replicas `policy-0` …, rollout replicas `rollout-0` … and `checkpoint-0`. */
   startTeam(count: { readonly policy: number; readonly rollout: number }): readonly TestReplica[];
@@ -104,9 +104,8 @@ export async function openJob(set: readonly string[] = [], wire?: Wire): Promise
     transport,
     loseJournal: (forMs) => broker.lose("journal", forMs),
     ...watch,
-    async startController(rules) {
-      const given = { config, dataKey, environment: newProcess().environment };
-      const controller = await startController(rules ? { ...given, rules } : given);
+    async startController(given = {}) {
+      const controller = await startController({ config, dataKey, environment: newProcess().environment, ...given });
       controllers.push(controller);
       return controller;
     },

@@ -6,6 +6,7 @@
 import { MusterError, messageOf } from "@muster/base";
 import {
   type AnyMessage,
+  checkMinor,
   type Direction,
   decodeSealed,
   isKind,
@@ -13,6 +14,7 @@ import {
   messageTable,
   narrowBounds,
   payloadBytesMax,
+  protocolMinorLeast,
   type RefusalReason,
   type SealedMessage,
   senderOfSubject,
@@ -40,6 +42,8 @@ export interface AdmissionOptions {
   readonly job: string;
   /** Id of this actor: commands for others are refused. */
   readonly self: string;
+  /** Oldest minor version that it takes; default that of this build. */
+  readonly minorLeast?: number | undefined;
   /** False for kinds that this actor has no use for. */
   readonly expects?: (message: AnyMessage) => boolean;
 }
@@ -53,11 +57,13 @@ const places: Readonly<Record<string, Direction>> = {
 };
 
 /** Creates the admission of one actor. */
-export function createAdmission({ job, self, expects = () => true }: AdmissionOptions): Admission {
+export function createAdmission(options: AdmissionOptions): Admission {
+  const { job, self, minorLeast = protocolMinorLeast, expects = () => true } = options;
   let highestTerm = 0;
 
   /** What surrounds a message is enough to refuse most of what is wrong; its body, which may be large, is looked at last. */
   const judgeMessage = (subject: string, sealed: SealedMessage): Verdict => {
+    checkMinor(sealed, minorLeast);
     if (sealed.job !== job) return refused("wrong_job", `message of job ${sealed.job}`);
     const forgery = forgeryOf(subject, sealed, { job, self });
     if (forgery) return refused("spoofed", forgery);
@@ -102,10 +108,15 @@ function bytesMaxOf(subject: string): number {
   return isLarge || isWide(subject) ? payloadBytesMax : smallBytesMax;
 }
 
+const otherVersions: ReadonlySet<string> = new Set([
+  "MUSTER_ERR_MESSAGE_OTHER_VERSION",
+  "MUSTER_ERR_MESSAGE_OLDER_VERSION",
+]);
+
 function refusalOf(error: unknown): RefusalReason | null {
   if (!(error instanceof MusterError)) return null;
   if (error.code === "MUSTER_ERR_MESSAGE_TOO_LARGE") return "too_large";
-  if (error.code === "MUSTER_ERR_MESSAGE_OTHER_VERSION") return "other_version";
+  if (otherVersions.has(error.code)) return "other_version";
   if (error.code === "MUSTER_ERR_MESSAGE_UNKNOWN_KIND") return "unknown_kind";
   return error.code === "MUSTER_ERR_MESSAGE_MALFORMED" ? "malformed" : null;
 }

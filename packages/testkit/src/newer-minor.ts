@@ -1,4 +1,7 @@
-/** Actors of a newer minor version: whatever they say has fields, in its envelope and in every object of its body, that nobody here knows. */
+/**
+ * Actors of a newer minor version: whatever they say has fields, in its envelope, in every object of its body and of the job's configuration, that nobody here
+ * knows.
+ */
 import { pack, readPlain } from "@muster/protocol";
 import { protocolMinor } from "@muster/protocol/internal";
 import type { Transport } from "@muster/transport";
@@ -26,5 +29,12 @@ export function newerMinor(transport: Transport, said: { count: number }): Trans
 function grown(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(grown);
   if (typeof value !== "object" || value === null || value instanceof Uint8Array) return value;
-  return { ...Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, grown(inner)])), later: [1] };
+  const fields = Object.entries(value).map(([key, inner]) => [key, more[key]?.(inner) ?? grown(inner)]);
+  return { ...Object.fromEntries(fields), later: [1] };
 }
+
+/** A configuration is a text of its own, and in it the table of an engine is for that engine alone. */
+const more: Readonly<Record<string, (inner: unknown) => unknown>> = {
+  config: (config) => (typeof config === "string" ? JSON.stringify(grown(JSON.parse(config))) : grown(config)),
+  options: (options) => options,
+};
