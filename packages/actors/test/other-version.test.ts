@@ -83,8 +83,14 @@ it("a replica that hears a controller of another release ends, and says which ve
 });
 
 it.each([
-  ["replicas of a newer minor version run in one job with those of this one", ["policy-1", "rollout-0", "checkpoint-0"]],
-  ["replicas run under a controller of a newer minor version, and leave aside what they do not know of it", ["controller"]],
+  [
+    "replicas of a newer minor version run in one job with those of this one",
+    ["policy-1", "rollout-0", "checkpoint-0"],
+  ],
+  [
+    "replicas run under a controller of a newer minor version, and leave aside what they do not know of it",
+    ["controller"],
+  ],
 ])("%s, and come to the same weights", async (_, newer) => {
   const digests: unknown[] = [];
   const said = { count: 0 };
@@ -111,7 +117,9 @@ it.each([
 
 it("a replica that is too old for its controller is told so in one sentence, and the others go on without it", async () => {
   const said = { count: 0 };
-  const mixed = await openJob([], ({ id }, transport) => (id === "rollout-1" ? transport : newerMinor(transport, said)));
+  const mixed = await openJob([], ({ id }, transport) =>
+    id === "rollout-1" ? transport : newerMinor(transport, said),
+  );
   try {
     await mixed.startController({ minorLeast: 1 });
     const team = mixed.startTeam({ policy: 2, rollout: 2 });

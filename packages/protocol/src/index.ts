@@ -67,7 +67,14 @@ export {
   type Role,
   roles,
 } from "./ids.ts";
-export { type JobConfig, jobConfigSchema, minibatchesMax, promptsTask, readJobConfig, samplesMax } from "./job-config.ts";
+export {
+  type JobConfig,
+  jobConfigSchema,
+  minibatchesMax,
+  promptsTask,
+  readJobConfig,
+  samplesMax,
+} from "./job-config.ts";
 export {
   type ComponentFigures,
   type RewardComponent,
