@@ -226,13 +226,12 @@ describe("a checkpoint that is wanted of a version of which nobody has all parts
   });
 });
 
-it("an order names 64 sources at most, and processes of 1,024 ranks in all", () => {
-  const sources = (processes: number, count = 70) => {
-    const ranks = Array.from({ length: processes }, () => ({ addresses: ["a"], training: ["t"] }));
-    const patch = processes > 0 ? { ranks } : {};
+it("an order names 64 sources at most, and 16,384 processes in all", () => {
+  const sources = (of: number, count = 70) => {
+    const patch = of > 0 ? { ranks: { of, bytes: 1, digest: "d" } } : {};
     return Array.from({ length: count }, (_, i) => memberOf(`p${i}`, i + 1, patch as object));
   };
-  const named = [0, 1, 16, 32, 1_024, 2_000].map((processes) => wholeHolders(sources(processes)).length);
+  const named = [0, 1, 256, 512, 16_384, 32_000].map((of) => wholeHolders(sources(of)).length);
   expect(named).toEqual([64, 64, 64, 32, 1, 1]);
   expect([servingHolders(sources(0)), servingHolders(sources(0, 3))].map(({ length }) => length)).toEqual([64, 3]);
 });

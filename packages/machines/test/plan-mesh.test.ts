@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type ControllerState, type Member, withMember } from "../src/controller/state.ts";
+import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { planJoinWindow, planMesh, rankMembers } from "../src/controller/step/plan-mesh.ts";
 import { bodiesOf, linesOf, memberOf, planWith, working } from "./states.ts";
 
@@ -102,17 +102,16 @@ describe("a mesh", () => {
     expect(planMesh(applying)).toBeNull();
   });
 
-  it("has 1,024 ranks at most, and 4,096 processes with a shard each: who is beyond them is a spare", () => {
+  it("has 1,024 ranks at most, and 65,536 processes with a shard each: who is beyond them is a spare", () => {
     const ids = Array.from({ length: 1_030 }, (_, i) => `p${i}`);
-    const ranksOf = (processes: number | null) => {
+    const ranksOf = (of: number | null) => {
       const state = working({ members: ids });
       const broken = { ...state, mesh: { ...state.mesh, members: ["p1029"], state: "broken" as const } };
-      const ranks = Array.from({ length: processes ?? 0 }, () => ({ addresses: [] }));
-      const patch = processes === null ? {} : { ranks: ranks as unknown as NonNullable<Member["ranks"]> };
+      const patch = of === null ? {} : { ranks: { of, bytes: 1, digest: "d" } };
       return planMesh(withMember(broken, "p7", patch))?.state.mesh.members ?? [];
     };
     expect(ranksOf(null)).toEqual(["p1029", ...ids.slice(0, 1_023)]);
-    expect([ranksOf(4), ranksOf(8)].map(({ length }) => length)).toEqual([1_024, 512]);
+    expect([ranksOf(64), ranksOf(128)].map(({ length }) => length)).toEqual([1_024, 512]);
   });
 
   it("changes for neither joins nor leaves while a step runs, before there are weights, and at the end", () => {
