@@ -2,8 +2,13 @@
 import type { ControllerEvent, ControllerState } from "@muster/machines/controller";
 import { control } from "@muster/machines/internal";
 import { describe, expect, it } from "vitest";
+import { finish } from "../src/controller/fleet/commands.ts";
+import type { CommandRow, FleetReplica } from "../src/controller/fleet/fleet-state.ts";
+import { finishStops, planCommands } from "../src/controller/fleet/plan-commands.ts";
+import { type CommandEvent, takeCommand } from "../src/controller/fleet/take-command.ts";
 import { initialControllerState } from "../src/controller/state.ts";
-import { bodiesOf, planWith, stepping, voteFor } from "./states.ts";
+import { fleetOf, replicaOf } from "./fleet-rows.ts";
+import { bodiesOf, memberOf, planWith, stepping, voteFor } from "./states.ts";
 
 /** A job with a node that runs two rollouts, and an operator. */
 class Desk {
@@ -305,5 +310,191 @@ describe("the table of commands", () => {
     const [said] = desk.hear(far).refused;
     expect([said?.by.length, said?.asked.length, said?.reason.length]).toEqual([128, 2_000, 2_000]);
     expect(desk.ask("fleet.uncordon", { id: "n0" }, "auto-2").refused[0]?.reason).toHaveLength(2_000);
+  });
+});
+
+describe("commands under way", () => {
+  const rowOf = (patch: Partial<CommandRow> = {}): CommandRow => ({
+    ...{ kind: "fleet.scale", by: "ops i1", asked: '{"rollout":1}', seq: 1, answer: null, target: null },
+    ...{ replacement: null, before: null, sentTerm: 0 },
+    ...patch,
+  });
+  const withRows = (commands: Readonly<Record<string, CommandRow>>, rows: Parameters<typeof fleetOf>[0] = {}) => {
+    const state = fleetOf({ nodes: { n0: {} }, replicas: { "rollout-0": replicaOf() }, ...rows });
+    return {
+      ...state,
+      fleet: { ...state.fleet, commands, commandsMade: 9, wanted: { policy: 0, rollout: 1, checkpoint: 0 } },
+    };
+  };
+  const endsOf = (state: ControllerState) =>
+    bodiesOf(planCommands(state)?.effects ?? [], "command.done").map(
+      (body) => `${body.commandId} ${body.outcome}: ${body.detail}`,
+    );
+
+  it("that ask for the end are done with it, and nothing else is, nor a second time", () => {
+    const over = { outcome: "done", detail: "before" } as const;
+    const state = withRows({
+      stop: rowOf({ kind: "job.stop" }),
+      scale: rowOf(),
+      old: rowOf({ kind: "job.stop", answer: over }),
+    });
+    const { effects, state: after } = finishStops(state, "the job has ended");
+    expect(bodiesOf(effects, "command.done").map(({ commandId, detail }) => [commandId, detail])).toEqual([
+      ["stop", "the job has ended"],
+    ]);
+    expect([after.fleet.commands.scale?.answer, after.fleet.commands.old?.answer]).toEqual([null, over]);
+    expect(finish(after, "stop", over)).toEqual({ state: after, effects: [] });
+    expect(finish(after, "nobody", over)).toEqual({ state: after, effects: [] });
+  });
+
+  it("are overtaken by the end of the job, but for one that lets a replica go", () => {
+    const ending = { outcome: "stopped", reason: "enough", announced: false } as const;
+    const drain = rowOf({ kind: "replica.drain", target: "rollout-0" });
+    const state = withRows({ scale: rowOf(), drain }, { patch: { ending } });
+    expect(endsOf(state)).toEqual(["scale superseded: the job is ending: enough"]);
+  });
+
+  it("are taken back by a cancel of theirs that was done, which they name", () => {
+    const by = (patch: Partial<CommandRow>) => {
+      const cancel = rowOf({
+        kind: "command.cancel",
+        seq: 2,
+        target: "c1",
+        answer: { outcome: "done", detail: "" },
+        ...patch,
+      });
+      return endsOf(
+        withRows({ c1: rowOf({ asked: '{"rollout":4}', kind: "replica.drain", target: "rollout-0" }), c2: cancel }),
+      );
+    };
+    expect(by({})).toEqual(["c1 cancelled: taken back by c2"]);
+    expect(by({ target: "c9" })).toEqual([]);
+    expect(by({ kind: "replica.kill" })).toEqual([]);
+    expect(by({ answer: { outcome: "refused", detail: "" } })).toEqual([]);
+  });
+
+  it("that scale are overtaken by later ones which were not refused, and by no others", () => {
+    const scale = rowOf({ asked: '{"rollout":4}', seq: 5 });
+    const state = (patch: Partial<CommandRow>) => {
+      const rows = withRows({ c5: scale, other: { ...scale, seq: 6, ...patch } });
+      return { ...rows, fleet: { ...rows.fleet, wanted: { policy: 0, rollout: 4, checkpoint: 0 } } };
+    };
+    expect(endsOf(state({}))).toEqual(["c5 superseded: overtaken by other"]);
+    const refused = { answer: { outcome: "refused", detail: "" } } as const;
+    for (const patch of [
+      refused,
+      { kind: "replica.drain", target: "rollout-0" },
+      { seq: 4, answer: { outcome: "done", detail: "" } as const },
+    ])
+      expect(endsOf(state(patch))).toEqual([]);
+  });
+
+  it("that replace let the old one go once the new one is well, and give the new one a place as soon as there is one", () => {
+    const row = rowOf({ kind: "replica.replace", target: "rollout-0", replacement: "rollout-1" });
+    const after = (
+      old: Partial<FleetReplica>,
+      fresh: Partial<FleetReplica>,
+      nodes: Record<string, object> = { n0: {} },
+    ) => {
+      const replicas = { "rollout-0": replicaOf(old), "rollout-1": replicaOf(fresh) };
+      const state = planCommands(withRows({ c1: row }, { replicas, nodes }))?.state;
+      return state && [state.fleet.replicas["rollout-0"]?.leaving, state.fleet.replicas["rollout-1"]?.node];
+    };
+    expect(after({}, { health: "HEALTHY" })).toEqual([true, "n0"]);
+    expect(after({}, { health: "STARTING", node: null })).toEqual([false, "n0"]);
+    expect(after({}, { health: "STARTING", node: null }, {})).toBeUndefined();
+    expect(after({}, { health: "STARTING", node: "n7" })).toBeUndefined();
+    expect(after({}, { health: "RETIRED", node: null })).toBeUndefined();
+    expect(after({ leaving: true }, { health: "HEALTHY" })).toBeUndefined();
+  });
+
+  it("that signal a replica without a node are overtaken", () => {
+    const kill = rowOf({ kind: "replica.kill", target: "rollout-0", asked: '{"signal":"SIGKILL"}' });
+    expect(bodiesOf(planCommands(withRows({ c1: kill }))?.effects ?? [], "node.signal")).toEqual([
+      { commandId: "c1", id: "rollout-0", signal: "SIGKILL" },
+    ]);
+    for (const replicas of [{ "rollout-0": replicaOf({ node: null }) }, { "rollout-0": replicaOf({ node: "n9" }) }, {}])
+      expect(endsOf(withRows({ c1: kill }, { replicas }))).toEqual(["c1 superseded: rollout-0 has no node any more"]);
+  });
+});
+
+describe("what a command is answered", () => {
+  const ask = <K extends CommandEvent["type"]>(state: ControllerState, type: K, body: object) => {
+    const taken = takeCommand(state, { type, body } as never, "c9");
+    return { ...taken, text: "refusal" in taken ? taken.refusal : taken.detail };
+  };
+  const node = { n0: {} };
+
+  it("names twenty of those that there are, or none", () => {
+    const replicas = Object.fromEntries(Array.from({ length: 25 }, (_, i) => [`r${10 + i}`, replicaOf()]));
+    const named = Array.from({ length: 20 }, (_, i) => `r${10 + i}`).join(", ");
+    expect(ask(fleetOf({ replicas }), "replica.drain", { id: "x" }).text).toBe(
+      `id = "x" is no replica or node of this job; there are: ${named}`,
+    );
+    expect(ask(fleetOf({}), "fleet.cordon", { id: "x" }).text).toContain("there are: none");
+  });
+
+  it("is at most one trainer for each micro-shard, and what is wanted of each role that was named", () => {
+    const { microShards } = fleetOf({}).plan;
+    const scaled = (body: object) => ask(fleetOf({}), "fleet.scale", body);
+    expect(scaled({ policy: microShards + 1 }).text).toMatch(/use at most batch.micro_shards/);
+    const most = scaled({ policy: microShards, rollout: 0 });
+    expect(most.state.fleet.wanted).toMatchObject({ policy: microShards, rollout: 0 });
+    expect(scaled({ rollout: 3 }).state.fleet.wanted.policy).toBe(fleetOf({}).fleet.wanted.policy);
+  });
+
+  it("is one less of a role from which a replica is let go, unless another one has its place or it was given up", () => {
+    const countAfter = (patch: Partial<FleetReplica>, rollout = 2) => {
+      const state = fleetOf({ replicas: { r0: replicaOf(patch) } });
+      const wanted = { policy: 0, rollout, checkpoint: 0 };
+      return ask({ ...state, fleet: { ...state.fleet, wanted } }, "replica.drain", { id: "r0" }).state.fleet.wanted
+        .rollout;
+    };
+    expect([countAfter({}), countAfter({ health: "RETIRED" }), countAfter({ replacedBy: "r1" })]).toEqual([1, 2, 2]);
+    expect(countAfter({}, 0)).toBe(0);
+  });
+
+  it("says of a node that it gives up its replicas, and of a guest that it hands back its work", () => {
+    const state = fleetOf({ nodes: node, members: { r9: memberOf("r9", 9) } });
+    expect([ask(state, "replica.drain", { id: "n0" }).text, ask(state, "replica.drain", { id: "r9" }).text]).toEqual([
+      "n0 gives up its replicas and leaves",
+      "r9 hands back its work and leaves",
+    ]);
+  });
+
+  it("takes back what has not happened, and says of the rest why not", () => {
+    const row = { by: "", asked: "", seq: 1, answer: null, target: null, replacement: null, before: null, sentTerm: 0 };
+    const before = { policy: 1, rollout: 7, checkpoint: 1 };
+    const members = { r0: memberOf("r0", 5, { health: "draining" }) };
+    const cancel = (patch: object, replicas: Parameters<typeof fleetOf>[0]["replicas"] = {}) => {
+      const state = fleetOf({
+        nodes: node,
+        replicas: { r0: replicaOf({ replacedBy: "r1" }), r1: replicaOf(), ...replicas },
+        members,
+      });
+      const commands = { c1: { ...row, kind: "replica.kill", ...patch } };
+      return ask({ ...state, fleet: { ...state.fleet, commands } }, "command.cancel", { target: "c1" });
+    };
+    expect(cancel({ kind: "fleet.scale", before }).state.fleet.wanted).toEqual(before);
+    const moved = { kind: "replica.replace", target: "r0", replacement: "r1" };
+    const undone = cancel(moved).state.fleet.replicas;
+    expect([undone.r0?.replacedBy, undone.r1?.leaving]).toEqual([null, true]);
+    expect(cancel(moved, { r0: replicaOf({ leaving: true }) }).text).toContain("r0 is leaving already");
+    expect(cancel({ kind: "replica.drain", target: "r0" }).state.members.r0?.health).toBe("healthy");
+    for (const patch of [{}, { target: "r0" }, { before }, { target: "r0", replacement: "r1" }])
+      expect(cancel(patch).text).toBe('target = "c1" cannot be taken back: its order is on the way');
+    for (const patch of [{ kind: "fleet.scale" }, { kind: "replica.replace", target: "r0" }, { kind: "replica.drain" }])
+      expect(cancel(patch).text).toContain("its order is on the way");
+  });
+
+  it("is no longer than 2,000 characters, also where it tells why the job ends", () => {
+    const reason = "x".repeat(5_000);
+    const desk = (announced: boolean) => {
+      const one = new Desk();
+      one.state = { ...one.state, ending: { outcome: "failed", reason, announced } };
+      return one.ask("job.stop", { reason: "enough" });
+    };
+    expect(desk(false).accepted[0]?.detail).toHaveLength(2_000);
+    expect([desk(true).accepted[0]?.detail.length, desk(true).done[0]?.detail.length]).toEqual([2_000, 2_000]);
   });
 });

@@ -1,4 +1,4 @@
-import type { ControllerEffect, ControllerEvent } from "@muster/machines/controller";
+import { type ControllerEffect, type ControllerEvent, controllerLogic } from "@muster/machines/controller";
 import { describe, expect, it } from "vitest";
 import { control } from "../src/controller/control.ts";
 import { type ControllerState, initialControllerState, withMember } from "../src/controller/state.ts";
@@ -26,6 +26,32 @@ describe("the controller's logic", () => {
     const { commandMs } = state.plan.timing;
     expect(control(state, tick(1_099 + commandMs)).state).toBe(state);
     expect(control(state, tick(1_100 + commandMs)).state.nowMs).toBe(1_100 + commandMs);
+  });
+
+  it("moves its time on with every word that is no tick, also where that changes nothing", () => {
+    const { state } = control(working(), tick(1_100));
+    const body = { leaseId: "9-9", items: [] };
+    const said = control(state, reportFrom(state, "r0", { kind: "groups.saved", body, atMs: 1_150 }));
+    expect([said.state.nowMs, said.effects]).toEqual([1_150, []]);
+    const late = control(
+      { ...said.state, leases: {} },
+      reportFrom(state, "r0", { kind: "groups.saved", body, atMs: 1_175 }),
+    );
+    expect(control(late.state, tick(1_180)).state).toBe(late.state);
+  });
+
+  it("tells the operator, again and again, that it makes no progress for twice as long as anything may take", () => {
+    const { gatherMs, stepMs, leaseMs, checkpointMs } = planWith().timing;
+    const first = controllerLogic.init(planWith());
+    const timers = (step: ReturnType<typeof controllerLogic.init>) =>
+      step.effects.flatMap((effect) => (effect.type === "timer.start" ? effect : []));
+    const [timer] = timers(first);
+    expect(timer?.delayMs).toBe(2 * Math.max(gatherMs, stepMs, leaseMs, checkpointMs));
+    const second = controllerLogic.step(first.snapshot, timer?.event as ControllerEvent);
+    expect(bodiesOf(second.effects as ControllerEffect[], "alarm.raised")).toEqual([
+      { alarm: "progress", detail: "no progress: the job is gathering at step 1" },
+    ]);
+    expect(timers(second)).toEqual([timer]);
   });
 
   it("never lets its time go back", () => {

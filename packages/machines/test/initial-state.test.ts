@@ -1,9 +1,9 @@
 /** What a job knows before its first record, and the two small changes that many rules make. */
 import { expect, it } from "vitest";
-import { endingWith, initialControllerState, withStale } from "../src/controller/state.ts";
-import { planWith } from "./states.ts";
+import { endingWith, initialControllerState, membersOf, withStale } from "../src/controller/state.ts";
+import { memberOf, planWith } from "./states.ts";
 
-const state = initialControllerState(planWith());
+const begun = () => initialControllerState(planWith());
 
 /** Numbers and truths in a value, by their path. */
 function leavesOf(value: unknown, path = ""): [string, unknown][] {
@@ -13,6 +13,7 @@ function leavesOf(value: unknown, path = ""): [string, unknown][] {
 }
 
 it("a job has counted nothing and is in its first attempt at its first step; no version is evaluated, not even the first", () => {
+  const state = begun();
   const { plan: _, progress: __, restore: ___, fleet, ...tables } = state;
   const leaves = Object.fromEntries([...leavesOf(tables), ...leavesOf({ ...fleet, wanted: {} }, ".fleet")]);
   const set = Object.fromEntries(Object.entries(leaves).filter(([, value]) => value !== 0 && value !== false));
@@ -21,9 +22,16 @@ it("a job has counted nothing and is in its first attempt at its first step; no 
 });
 
 it("an end is to be announced when it is decided", () => {
-  expect(endingWith(state, "failed", "so").ending).toEqual({ outcome: "failed", reason: "so", announced: false });
+  expect(endingWith(begun(), "failed", "so").ending).toEqual({ outcome: "failed", reason: "so", announced: false });
 });
 
 it("what came too late is counted one by one", () => {
-  expect(withStale(withStale(state)).dropped).toEqual({ duplicate: 0, stale: 2 });
+  expect(withStale(withStale(begun())).dropped).toEqual({ duplicate: 0, stale: 2 });
+});
+
+it("members of a role are in order of arrival, wherever their rows are", () => {
+  const members = { p1: memberOf("p1", 7), r0: memberOf("r0", 1), p0: memberOf("p0", 3) };
+  const idsOf = (role: "policy" | "rollout" | "checkpoint") =>
+    membersOf({ ...begun(), members }, role).map(({ id }) => id);
+  expect([idsOf("policy"), idsOf("rollout"), idsOf("checkpoint")]).toEqual([["p0", "p1"], ["r0"], []]);
 });

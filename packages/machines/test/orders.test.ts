@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { VersionOrder } from "../src/controller/order.ts";
-import { planOverdue } from "../src/controller/orders.ts";
+import { answered, planOverdue } from "../src/controller/orders.ts";
 import { type ControllerState, type Order, withMember } from "../src/controller/state.ts";
 import { bodiesOf, groupsOf, linesOf, sectionsOf, working } from "./states.ts";
 
@@ -26,6 +26,20 @@ describe("an order without an answer", () => {
     const change = planOverdue(owing(order("step.apply")));
     expect(bodiesOf(change?.effects ?? [], "step.apply")).toEqual([applied]);
     expect(change?.state.members.p0).toMatchObject({ order: order("step.apply", 3, 2_000), unanswered: 1 });
+  });
+
+  it("that a former controller gave is due when it was due before, and counts as unanswered only after that", () => {
+    const owed = (dueAtMs: number) => {
+      const state = withMember(owing(order("weights.pull"), 1), "p0", {
+        owed: order("weights.pull", 3, dueAtMs) as never,
+      });
+      return planOverdue(state)?.state.members.p0;
+    };
+    expect(owed(1_001)).toMatchObject({ unanswered: 1, owed: { dueAtMs: 1_001 }, order: null });
+    expect(owed(1_000)).toMatchObject({ unanswered: 2, owed: null, order: null });
+    const leaving = withMember(owing(stop), "p0", { owed: order("weights.pull", 3, 1_700) as never });
+    expect(planOverdue(leaving)?.state.members.p0).toMatchObject({ unanswered: 0, order: { dueAtMs: 1_700 } });
+    expect(answered).toEqual({ order: null, unanswered: 0 });
   });
 
   it("to leave is sent again", () => {

@@ -41,6 +41,15 @@ const held = (from: string, version = 3): ControllerEvent =>
     ...{ lineage: 0, version, sections: sectionsOf(version), addresses: [], bytes: 8, durationMs: 1 },
   });
 
+const withCauses = (event: ControllerEvent): ControllerEvent =>
+  "body" in event
+    ? ({ ...event, body: { ...event.body, causes: [{ name: "E", message: "", count: 1 }] } } as never)
+    : event;
+const meshIn = (state: "building" | "ready", ids = ["p0", "p1"]): ControllerState => {
+  const job = sampling();
+  return { ...job, mesh: { ...job.mesh, state, members: ids } };
+};
+
 describe("a report that nobody waits for", () => {
   it.each<[string, () => ControllerState, readonly ControllerEvent[], boolean]>([
     ["the first vote of two", running, [voted("p0")], true],
@@ -49,6 +58,26 @@ describe("a report that nobody waits for", () => {
     ["a vote to abort", running, [voted("p0", { vote: "abort" })], false],
     ["a vote on values that are not finite", running, [voted("p0", { finite: false })], false],
     ["a vote on another attempt", running, [voted("p0", { attempt: 2 })], false],
+    ["a vote on another step", running, [voted("p0", { step: 3 })], false],
+    ["a vote while no step runs", sampling, [voted("p0")], false],
+    [
+      "what is stored of a group that is not finished",
+      sampling,
+      [reportOf("r0", "groups.saved", { leaseId: "1-1", items: [] })],
+      true,
+    ],
+    [
+      "work that is handed back",
+      sampling,
+      [reportOf("r0", "groups.returned", { leaseId: "1-1", items: [], reason: "" })],
+      false,
+    ],
+    ["groups of which some were aborted", sampling, [withCauses(completed("r0", "1-1", 1))], false],
+    ["a word on no group", sampling, [completed("r0", "1-1")], false],
+    ["groups of a step that is over", () => sampling({ groups: {} }), [completed("r0", "1-1", 1)], false],
+    ["a holder while the mesh is built", () => meshIn("building"), [held("p1")], false],
+    ["a holder that is no rank of the mesh", () => meshIn("ready", ["p0"]), [held("p1")], false],
+    ["a checkpoint actor while the mesh is built", () => meshIn("building"), [held("c0")], true],
     ["part of a lease", sampling, [completed("r0", "1-1", 1)], true],
     ["a whole lease while others are sampled and nothing waits", sampling, [completed("r0", "1-1", 1, 2)], true],
     ["the last groups of a step", sampling, [completed("r0", "1-1", 1, 2), completed("r1", "1-2", 3)], false],
@@ -91,6 +120,15 @@ describe("what the controller says to itself", () => {
     const state = running();
     const settled = control(state, tick(state.nowMs)).state;
     expect(mayPass(settled, tick(settled.nowMs + 1))).toBe(true);
+    const filled: ControllerEvent = {
+      type: "controller.filled",
+      atMs: settled.nowMs,
+      bytes: 1,
+      bytesMax: 100,
+      lastSeq: 3,
+    };
+    expect(mayPass(settled, filled)).toBe(true);
+    expect(mayPass(settled, held("p1"))).toBe(false);
   });
 
   it("does not pass them at a deadline: who voted in time is not absent", () => {

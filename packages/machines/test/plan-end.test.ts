@@ -264,6 +264,15 @@ describe("the end", () => {
     expect(alarms(1, null)).toEqual(["there is no checkpoint at all"]);
     expect(alarms(3, 2)).toEqual(["the newest checkpoint is of step 2"]);
     expect([alarms(3, 3), alarms(3, 2, null), alarms(0, null)]).toEqual([[], [], []]);
+    expect([alarms(6, 4, null), alarms(7, 4, null)], "the last step alone is wanted anyway").toEqual([
+      [],
+      ["the newest checkpoint is of step 4"],
+    ]);
+    const short = { wantedStep: 3, dueAtMs: 0, saved: null, failures: 0, isShort: true } as const;
+    const { effects = [] } = planEnd(savingJob(3, { ending, checkpoints: short })) ?? {};
+    expect(bodiesOf(effects, "alarm.raised")[0]?.detail).toContain(
+      "there is no checkpoint at all; checkpoint.quorum = 1 hosts",
+    );
   });
 
   it("of a job that never had weights says so: no step, no version, nothing that could be lost", () => {
@@ -281,6 +290,12 @@ describe("the end", () => {
     const state = working({ plan: single, version: 1, members: ["p0", "c0"], patch: { checkpoints: late } });
     expect(planEnd(state)?.state.ending?.outcome).toBe("done");
     expect(planEnd(withMember(state, "p0", { held: { lineage: 0, version: 0 } }))).toBeNull();
+  });
+
+  it("comes with a last checkpoint that is durable though nobody holds the weights any more, and not while there are none", () => {
+    const nobody = ["p0", "p1"].reduce((next, id) => withMember(next, id, { held: behind }), over());
+    expect(planEnd(nobody)?.state.ending?.outcome).toBe("done");
+    expect(planEnd(over({ weights: null }))).toBeNull();
   });
 
   it("waits for the last evaluation", () => {

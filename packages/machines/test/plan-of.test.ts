@@ -1,7 +1,7 @@
 /** What the controller and its failure detector take out of a job configuration. */
 import { detectorTimingOf } from "@muster/machines";
 import { planOf } from "@muster/machines/controller";
-import type { JobConfig } from "@muster/protocol";
+import { type JobConfig, minibatchesMax } from "@muster/protocol";
 import { describe, expect, it } from "vitest";
 
 /** As much of a configuration as the controller reads. */
@@ -53,6 +53,15 @@ describe("the controller's plan", () => {
   ])("asks for checkpoints on %s hosts as %s", (quorum, expected) => {
     const { checkpoint } = configWith();
     expect(planOf(configWith({ checkpoint: { ...checkpoint, quorum } })).checkpointQuorum).toBe(expected);
+    expect(planOf(configWith({ checkpoint: { ...checkpoint, shards: quorum } })).checkpointShards).toBe(expected);
+    const none = planOf(configWith({ checkpoint: { ...checkpoint, quorum: 1, shards: 1 } }));
+    for (const name of ["checkpointQuorum", "checkpointShards"]) expect(none).not.toHaveProperty(name);
+  });
+
+  it("has one update a step where the algorithm has no importance ratio, and says whether answers are given", () => {
+    const of = (algorithm: string) => planOf(configWith({ training: { algorithm, trainGroups: 0 } }));
+    expect([of("rloo"), of("grpo")].map(({ batchBounds }) => batchBounds?.minibatchesMax)).toEqual([1, minibatchesMax]);
+    expect([of("sft"), of("grpo")].map(({ isSupervised }) => isSupervised)).toEqual([true, undefined]);
   });
 });
 

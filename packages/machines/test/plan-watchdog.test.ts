@@ -1,7 +1,7 @@
 /** The watchdog on progress: one stage after the other, and none while somebody is missing (semantics 6.12). */
 import { describe, expect, it } from "vitest";
 import { planWatchdog } from "../src/controller/plan-watchdog.ts";
-import { moved } from "../src/controller/progress.ts";
+import { moved, spentMsOf } from "../src/controller/progress.ts";
 import { type ControllerState, withMember } from "../src/controller/state.ts";
 import { bodiesOf, linesOf, planWith, stepping, voteFor, working } from "./states.ts";
 
@@ -47,6 +47,7 @@ describe("a job without progress", () => {
     expect(names(withMember(withMember(leased, "p0", { order }), "r0", { order }))).toBe("p0");
     expect(names(withMember(leased, "r0", { order }))).toBe("p1, r0");
     expect(names(withMember({ ...base, leases: { "1-1": leaseOf("gone", 1) } }, "r0", { order }))).toBe("r0");
+    expect(names({ ...leased, leases: { "1-2": leaseOf("r0", 3) } })).toBe("r0");
     expect(names(base)).toBe("nobody");
     expect(names({ ...base, mesh: { ...base.mesh, state: "building", built: ["p0"] } })).toBe("p1");
   });
@@ -63,6 +64,22 @@ describe("a job without progress", () => {
       "p0 step.discard",
       "p1 step.discard",
       "! alarm.raised",
+    ]);
+  });
+
+  it("has its mesh built anew, once there was one", () => {
+    const base = working({ plan, patch: { progress: { atMs: 0, stage: 2, isShort: false } } });
+    const meshAfter = (epoch: number) =>
+      planWatchdog(at({ ...base, mesh: { ...base.mesh, epoch, state: epoch === 0 ? "none" : "ready" } }, 15))?.state
+        .mesh.state;
+    expect([meshAfter(0), meshAfter(1), meshAfter(2)]).toEqual(["none", "broken", "broken"]);
+  });
+
+  it("counts the time in which nobody was missing, from nothing on", () => {
+    const spent = (progress: object) => spentMsOf(at(working({ plan, patch: { progress: progress as never } }), 1));
+    const began = { atMs: 0, stage: 0, isShort: false };
+    expect([spent(began), spent({ ...began, spentMs: 5 }), spent({ ...began, isShort: true })]).toEqual([
+      60_000, 60_005, 0,
     ]);
   });
 

@@ -8,8 +8,8 @@ import { applyRestored } from "../src/controller/checkpoints/apply-restored.ts";
 import { goBack } from "../src/controller/checkpoints/plan-restore.ts";
 import { dispatchGroups, planAdmission } from "../src/controller/groups/dispatch-groups.ts";
 import { planEnd } from "../src/controller/plan-end.ts";
-import { stepsAheadMax } from "../src/controller/settings.ts";
-import { sizesUpTo, stepsOf } from "../src/controller/sizes.ts";
+import { foreseenFlaw, stepsAheadMax } from "../src/controller/settings.ts";
+import { lastOpened, sizesUpTo, stepsOf } from "../src/controller/sizes.ts";
 import { initialControllerState, without } from "../src/controller/state.ts";
 import { planStepRun, runBodyOf } from "../src/controller/step/plan-step.ts";
 import { bodiesOf, groupsOf, planWith, receiptOf, stepping, working } from "./states.ts";
@@ -97,7 +97,25 @@ describe("a change of settings", () => {
     expect([changed, next.changes]).toEqual([[], undefined]);
   });
 
+  it("may begin with the last step", () => {
+    expect(ask(working({ plan: asyncPlan }), { settings: { lr: 1 }, fromStep: 20 }).refusal).toBeNull();
+  });
+
+  it("is foreseen by whoever knows only the plan and the step", () => {
+    const flaw = (step: number, fromStep?: number) =>
+      foreseenFlaw(
+        asyncPlan,
+        { step, changes: [] },
+        { settings: { lr: 1 }, ...(fromStep === undefined ? {} : { fromStep }) },
+      );
+    expect(flaw(3, 3)).toContain("the first step that can have other settings is 4");
+    expect([flaw(3, 4), flaw(3)]).toEqual([null, null]);
+  });
+
   it("to another staleness is refused in sync", () => {
+    expect(ask(working({ plan: planWith({ steps: 20 }) }), { settings: { stalenessMax: 1 } }).refusal).toContain(
+      "mode sync",
+    );
     expect(ask(working({ plan: planWith({ steps: 20 }) }), { settings: { stalenessMax: 2 } }).refusal).toContain(
       'job.mode = "async"',
     );
@@ -199,6 +217,21 @@ describe("another batch", () => {
     ];
     expect(sizesUpTo({ plan, changes }, 4)).toEqual({ sizes: [{ fromStep: 2, groupsPerStep: 2 }] });
     expect(sizesUpTo({ plan }, 4)).toEqual({});
+    expect(sizesUpTo({ plan, changes }, 9).sizes).toHaveLength(2);
+    const own = plan.groupsPerStep;
+    const of = (...sizes: readonly (readonly [number, number])[]) =>
+      sizesUpTo(
+        { plan, changes: sizes.map(([fromStep, groupsPerStep]) => ({ fromStep, settings: { groupsPerStep } })) },
+        4,
+      );
+    expect(of([1, own])).toEqual({});
+    expect(of([1, 2])).toEqual({ sizes: [{ fromStep: 1, groupsPerStep: 2 }] });
+    expect(of([1, 2], [2, own])).toEqual({
+      sizes: [
+        { fromStep: 1, groupsPerStep: 2 },
+        { fromStep: 2, groupsPerStep: own },
+      ],
+    });
     const ledger = { trained: 12, aborted: 0, quarantined: 0 };
     const found = { step: 4, version: 4, lineage: 0, path: "/c/step-4", host: "h", ledger };
     const restored = (sizes?: { fromStep: number; groupsPerStep: number }[]) =>
@@ -247,6 +280,13 @@ describe("another batch", () => {
       "is sampled already; the first step that can have other settings is 5",
     );
     expect(asked({ trainGroups: 4 }, { settings: { groupsPerStep: 3 } })).toContain("use 4 or more");
+    expect(asked({ trainGroups: 4 }, { settings: { groupsPerStep: 4 } })).toBeNull();
+    expect(asked({ minibatchesMax: 3 }, { settings: { minibatches: 3 } })).toBeNull();
+    // As many as the stream holds: twice as many where a step may not be sampled ahead.
+    expect(asked({}, { settings: { groupsPerStep: 20 } })).toBeNull();
+    const sync = working({ plan: planWith({ steps: 20, settings: rate, batchBounds }) });
+    expect(ask(sync, { settings: { groupsPerStep: 40 } }).refusal).toBeNull();
+    expect(ask(sync, { settings: { groupsPerStep: 41 } }).refusal).toContain("use 40 or fewer");
     expect(asked({ minibatchesMax: 1 }, { settings: { minibatches: 2, groupsPerStep: 8 } })).toContain("use 1");
     const { batchBounds: _, ...old } = plan;
     expect(ask(working({ plan: old }), { settings: { groupsPerStep: 3 } }).refusal).toContain(
@@ -281,6 +321,15 @@ describe("another number of steps", () => {
     const least = running.step.step;
     expect(ask(running, { settings: { steps: least } }).changed).toMatchObject([{ fromStep: least + 1 }]);
     expect(ask(running, { settings: { steps: least - 1 } }).refusal).toContain(`use ${least} or more`);
+    const alone = { ...running, groups: {} };
+    expect(ask(alone, { settings: { steps: least - 1 } }).refusal).toContain(`use ${least} or more`);
+    const waiting = working({ plan });
+    expect(ask(waiting, { settings: { steps: 3 } }).refusal).toBeNull();
+    expect(ask(waiting, { settings: { steps: 2 } }).refusal).toContain("use 3 or more");
+    const first = working({ plan, version: 0 });
+    expect(ask(first, { settings: { steps: 1 } }).refusal).toBeNull();
+    expect(ask(first, { settings: { steps: 0 } }).refusal).toContain("use 1 or more");
+    expect([lastOpened(waiting), lastOpened({ ...waiting, groups: { 6: groupsOf(6, 0) } })]).toEqual([3, 6]);
     expect(ask(running, { settings: { steps: least, lr: 1 } }).refusal).toContain("is after the last step");
   });
 });

@@ -78,9 +78,11 @@ function isOneMoreHolder(state: ControllerState, { from, body }: ReportOf<"weigh
 function isPartOfMore(state: ControllerState, { body }: ReportOf<"groups.completed">, seen: ReportTally): boolean {
   const { leaseId, receipts, causes } = body;
   const lease = state.leases[leaseId];
-  const step = receipts[0]?.step ?? 0;
+  const [first] = receipts;
+  if (!lease || !first || causes.length > 0) return false;
+  const { step } = first;
   const groups = state.groups[step];
-  if (!lease || !groups || causes.length > 0) return false;
+  if (!groups) return false;
   const done = countUp(seen.ofLease, leaseId, receipts.length);
   const told = countUp(seen.ofStep, step, receipts.length);
   if (sizeOf(groups.receipts) + groups.quarantined.length + told >= groupsIn(state, step)) return false;

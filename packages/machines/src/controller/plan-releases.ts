@@ -11,6 +11,7 @@ import { keepersOf } from "./weights/memory.ts";
 export function planReleases(state: ControllerState): Change<ControllerState> | null {
   const leaving = crowd.select(
     state.members,
+    // no mutant: where nobody leaves, nobody is found
     (those) => those.leaving > 0,
     (member) => member.health === "draining" && member.order?.kind !== "replica.stop" && mayLeave(state, member),
   );

@@ -168,12 +168,14 @@ export function reconcile(before: ControllerState, state: ControllerState): Chan
   for (let look = 0; look < roundsMax * planners.length; look++) {
     const i = look % planners.length;
     const planner = planners[i];
+    // no mutant: who is asked in vain finds nothing
     const change = planner && mayAct(planner, rested[i] ?? null, current) ? planner.plan(current) : null;
     resting = change && change.state !== current ? 0 : resting + 1;
     if (change) effects.push(...change.effects);
     if (resting > 0) rested[i] = current;
     current = change?.state ?? current;
     if (resting === planners.length) {
+      // no mutant: of whom it is not known that they rest, all are asked
       atRest.add(current);
       return { state: current, effects };
     }

@@ -25,7 +25,7 @@ export function flawOfChange(state: ControllerState, asked: AskedChange): string
 function flawOfSteps(state: ControllerState, { settings, fromStep, earliest }: AskedChange): string | null {
   const { groupsPerStep, steps = stepsOf(state) } = settings;
   const { step } = state.step;
-  const least = Math.max(lastOpened(state), state.step.state === "running" ? step : step - 1, 1);
+  const least = Math.max(lastOpened(state), state.step.state === "running" ? step : 1);
   if (settings.steps !== undefined && steps < least)
     return `job.steps = ${steps}: step ${least} is committed, runs or is sampled already; use ${least} or more`;
   if (fromStep < earliest) {

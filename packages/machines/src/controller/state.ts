@@ -304,6 +304,7 @@ export function membersOf({ members }: ControllerState, role: MemberRole): reado
   if (known) return known;
   const own = crowd.select(
     members,
+    // no mutant: where nobody has the role, nobody is found
     ({ count }) => count[role] > 0,
     (member) => member.role === role,
   );

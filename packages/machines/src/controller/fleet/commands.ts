@@ -74,7 +74,7 @@ interface Said {
 function answeredAgain(state: ControllerState, said: Said, known: CommandRow): readonly ControllerEffect[] {
   if (known.kind !== said.kind || known.asked !== said.asked) {
     const reason = `command id "${said.id}" stands for ${known.kind} ${known.asked} already; draw another id`;
-    return [refused(said, reason.slice(0, 2000))];
+    return [refused(said, reason)];
   }
   const { answer } = known;
   if (answer?.outcome === "refused") return [refused(said, answer.detail)];

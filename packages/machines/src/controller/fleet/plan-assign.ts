@@ -16,7 +16,7 @@ export function planAssign(state: ControllerState): Change<ControllerState> | nu
     const { replicas, ranks } = assignmentOf(next, member);
     const assigned = JSON.stringify(ranks.length > 0 ? { replicas, ranks } : replicas);
     const isLost = member.order === null && node.acked < node.revision;
-    if (assigned === node.assigned && node.revision > 0 && !isLost) continue;
+    if (assigned === node.assigned && !isLost) continue;
     const revision = next.fleet.revision + 1;
     const nodes = { ...next.fleet.nodes, [member.id]: { ...node, revision, assigned } };
     const dueAtMs = state.nowMs + state.plan.timing.commandMs;

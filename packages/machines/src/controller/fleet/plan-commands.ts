@@ -45,7 +45,7 @@ function move(state: ControllerState, id: string, row: CommandRow): Change<Contr
     return finish(state, id, { outcome: "superseded", detail: `the job is ending: ${state.ending.reason}` });
   if (row.kind === "replica.kill") return sendSignal(state, id, row);
   const moved = row.kind === "replica.replace" ? replaceNext(state, row) : state;
-  const answer = answerOf(moved, id, row);
+  const answer = answerOf(moved, row);
   if (answer) return finish(moved, id, answer);
   return moved === state ? null : { state: moved, effects: [] };
 }
@@ -57,8 +57,8 @@ function cancellerOf(state: ControllerState, id: string): string | undefined {
   return found?.[0];
 }
 
-function answerOf(state: ControllerState, id: string, row: CommandRow): Over | null {
-  if (row.kind === "fleet.scale") return scaleAnswer(state, id, row);
+function answerOf(state: ControllerState, row: CommandRow): Over | null {
+  if (row.kind === "fleet.scale") return scaleAnswer(state, row);
   const { target } = row;
   if (target === null || state.members[target] || state.fleet.replicas[target]) return null;
   return {
@@ -67,10 +67,9 @@ function answerOf(state: ControllerState, id: string, row: CommandRow): Over | n
   };
 }
 
-function scaleAnswer(state: ControllerState, id: string, row: CommandRow): Over | null {
+function scaleAnswer(state: ControllerState, row: CommandRow): Over | null {
   const later = Object.entries(state.fleet.commands).find(
-    ([other, each]) =>
-      other !== id && each.kind === "fleet.scale" && each.seq > row.seq && each.answer?.outcome !== "refused",
+    ([, each]) => each.kind === "fleet.scale" && each.seq > row.seq && each.answer?.outcome !== "refused",
   );
   if (later) return { outcome: "superseded", detail: `overtaken by ${later[0]}` };
   const asked = replicaRoles.filter((role) => Object.hasOwn(JSON.parse(row.asked) as object, role));
@@ -84,10 +83,11 @@ function scaleAnswer(state: ControllerState, id: string, row: CommandRow): Over 
 }
 
 /** The old one leaves once the new one is healthy; a new one without a node gets one when there is room. */
-function replaceNext(state: ControllerState, { target, replacement }: CommandRow): ControllerState {
-  const old = target === null ? undefined : state.fleet.replicas[target];
-  const fresh = replacement === null ? undefined : state.fleet.replicas[replacement];
-  if (!target || !replacement || !old || old.leaving || !fresh) return state;
+function replaceNext(state: ControllerState, row: CommandRow): ControllerState {
+  const [target, replacement] = [row.target ?? "", row.replacement ?? ""];
+  const fresh = state.fleet.replicas[replacement];
+  // It goes already, or nobody is there to take its place.
+  if (state.fleet.replicas[target]?.leaving !== false || !fresh) return state;
   if (fresh.health === "HEALTHY") return withReplica(state, target, { leaving: true });
   if (fresh.node !== null || fresh.health === "RETIRED") return state;
   const place = roomFor(state, fresh.role);
@@ -96,10 +96,9 @@ function replaceNext(state: ControllerState, { target, replacement }: CommandRow
 
 /** Once in a term: what a former controller ordered may never have left, and nodes know a command by its id. */
 function sendSignal(state: ControllerState, id: string, row: CommandRow): Change<ControllerState> | null {
-  const { target } = row;
-  const replica = target === null ? undefined : state.fleet.replicas[target];
-  const node = replica?.node ? state.members[replica.node] : undefined;
-  if (!target || !node) return finish(state, id, { outcome: "superseded", detail: `${target} has no node any more` });
+  const target = row.target ?? "";
+  const node = state.members[state.fleet.replicas[target]?.node ?? ""];
+  if (!node) return finish(state, id, { outcome: "superseded", detail: `${target} has no node any more` });
   if (row.sentTerm === state.term) return null;
   const { signal } = JSON.parse(row.asked) as { readonly signal: string };
   const commands = { ...state.fleet.commands, [id]: { ...row, sentTerm: state.term } };
