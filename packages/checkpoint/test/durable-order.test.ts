@@ -51,7 +51,7 @@ it("at every call of saves, removals and shards, what a loss of power leaves is 
   );
   const push = disk.calls.push.bind(disk.calls);
   disk.calls.push = (...calls) => {
-    for (const survival of ["nothing", random, random] as const)
+    for (const survival of ["nothing", ...Array<typeof random>(6).fill(random)] as const)
       expect([...calls, ...flawsOf(disk.afterCrash(survival))]).toEqual(calls);
     return push(...calls);
   };
