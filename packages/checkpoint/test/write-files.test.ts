@@ -162,6 +162,11 @@ it("writes are flushed while others are made", async () => {
   expect(disk.calls.filter((call) => call === `sync ${folder}/large`)).toHaveLength(2);
 });
 
+it("a file without a byte is flushed, too", async () => {
+  await writeFiles([{ name: "empty", parts: [] }], { fs: disk.fs, folder, signal: never });
+  expect(disk.calls.filter((call) => call === `sync ${folder}/empty`)).toHaveLength(1);
+});
+
 it("a buffer is written from where it lies, and of a header and what follows it one piece is a copy", async () => {
   const given: ArrayBufferLike[] = [];
   const fs = writing((file, path) => ({
