@@ -57,8 +57,8 @@ const corners = ["hyparquet", "smol-toml", "pino-pretty", "prom-client", "fastif
 const controllers = ["machines/controller", "actors/controller", "actors/trajectories"];
 
 it.each([
-  ["policy", 600, controllers],
-  ["node", 600, controllers],
+  ["policy", 620, controllers],
+  ["node", 620, controllers],
   ["controller", 560, []],
 ])("muster %s loads what it works with", { timeout: 30_000 }, (command, modulesMax, others) => {
   const { modules, packages, folders } = loadedBy(command, "--help");

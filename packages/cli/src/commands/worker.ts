@@ -5,7 +5,6 @@ import { needsOfTask, taskOf } from "@muster/data";
 import type { WorkerSelf, WorkerSubject } from "@muster/engine/worker";
 import { exitCodes } from "@muster/runtime";
 import type { Command } from "commander";
-import { workerMemory } from "../composition/worker-memory.ts";
 import { errors } from "../errors.ts";
 import { cleanLine } from "../report/text.ts";
 import { datesTrajectories, trajectoriesIn } from "../worker/trajectories.ts";
@@ -80,6 +79,7 @@ async function check(subject: WorkerSubject, { json }: Options): Promise<boolean
   };
   let worker: Pick<WorkerSelf, "roles" | "build"> | null = null;
   try {
+    const { workerMemory } = await import("../composition/worker-memory.ts");
     const { description, checks } = workerChecks({ ...subject, sharedMemory: workerMemory });
     const { roles, build } = description;
     worker = { roles, build, ...(isEngine(description) ? { modelId: description.modelId } : {}) };

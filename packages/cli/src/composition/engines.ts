@@ -1,7 +1,6 @@
 /** The engines that this program knows. Each is loaded when a job or a replica needs it, never before. */
 import { isAbsolute } from "node:path";
 import { type EngineAdapter, EngineRegistry, loadAdapter } from "@muster/engine";
-import { workerMemory } from "./worker-memory.ts";
 
 const served = async (kind: "openai" | "sglang" | "vllm"): Promise<EngineAdapter> =>
   (await import("@muster/engine/served")).servedAdapterOf(kind, process.env);
@@ -11,7 +10,10 @@ const builtIn: Readonly<Record<string, () => Promise<EngineAdapter>>> = {
   openai: () => served("openai"),
   sglang: () => served("sglang"),
   vllm: () => served("vllm"),
-  worker: async () => (await import("@muster/engine/worker")).workerAdapterOf(process.env, workerMemory),
+  worker: async () => {
+    const { workerMemory } = await import("./worker-memory.ts");
+    return (await import("@muster/engine/worker")).workerAdapterOf(process.env, workerMemory);
+  },
 };
 
 /**
