@@ -38,7 +38,8 @@ describe("status --watch", { timeout: timeoutMs }, () => {
     skip(ptyMissing !== null, ptyMissing ?? "");
     const [policy, rollout] = statusOf("shown").members;
     const crowd = Array.from({ length: 40 }, (_, i) => ({ ...rollout!, id: `rollout-${i}` }));
-    await job.draw(statusOf("shown", { members: [policy!, ...crowd] }));
+    // A host that is slow to show it would show that it is old, too.
+    await job.draw(statusOf("shown", { atMs: Date.now() + timeoutMs, members: [policy!, ...crowd] }));
     const watching = startOnTerminal(["status", "--watch", ...job.where], small);
     try {
       await waitFor(() => watching.output().includes("make the window taller"), { what: "the status", timeoutMs });
