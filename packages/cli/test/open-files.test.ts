@@ -21,3 +21,7 @@ test.each(["1024      1048576   files", "unlimited unlimited files"])("a limit o
     refuseFewFiles(`Max processes             9         9         processes\nMax open files            ${limit}\n`),
   ).not.toThrow();
 });
+
+test("a host that does not tell its limits is not refused", () => {
+  expect(() => refuseFewFiles("")).not.toThrow();
+});
