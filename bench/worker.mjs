@@ -4,27 +4,16 @@
  */
 import { fileURLToPath } from "node:url";
 import { medianOf, silentLogger } from "@muster/base";
-import { measureCopies, openSharedRegion } from "@muster/collectives";
+import { measureCopies } from "@muster/collectives";
 import { EngineRegistry, inlineState, openRewardOf } from "@muster/engine";
 import { workerAdapterOf } from "@muster/engine/worker";
+import { workerMemory } from "../packages/cli/dist/composition/worker-memory.js";
 import { spreadOf } from "./lib/stats.mjs";
 
 export const about =
   "a state into a worker and back against as many copies, and the cost of a call to it and to a module";
 
-/** As `packages/cli/src/composition/worker-memory.ts` opens it. @type {import("@muster/engine/worker").OpenSharedMemory} */
-function memoryOf(name, size) {
-  const region = openSharedRegion(name, size);
-  return {
-    path: `/proc/${process.pid}/fd/${region.fd}`,
-    write: (from, at) => region.write(from, at),
-    read: (into, at) => region.read(into, at),
-    hide: () => region.hide(),
-    close: async () => region.close(),
-  };
-}
-
-const workerAdapter = workerAdapterOf(process.env, memoryOf);
+const workerAdapter = workerAdapterOf(process.env, workerMemory);
 const bytes = 256 * 2 ** 20;
 const rounds = 7;
 const calls = 2000;

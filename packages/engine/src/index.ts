@@ -51,6 +51,7 @@ export { loadAdapter } from "./load-module.ts";
 export { loadGenerate, loadReward } from "./modules/load-function.ts";
 export { openModuleGenerate } from "./modules/open-modules.ts";
 export { openReferenceOf } from "./open-reference.ts";
+export { endProcess } from "./programs/end-process.ts";
 export { isOfLife, keptLimitOf, lifeWords } from "./programs/kept-limit.ts";
 export type {
   EngineAdapter,

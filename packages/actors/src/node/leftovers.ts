@@ -7,7 +7,7 @@ import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, type Logger, withDeadline } from "@muster/base";
-import { isOfLife, keptLimitOf } from "@muster/engine";
+import { endProcess, isOfLife, keptLimitOf } from "@muster/engine";
 import { makeOwnFolderSync } from "@muster/runtime";
 import { z } from "zod";
 import { escapedFrom, isMissing, membersOf, startTicksOf, wasGiven } from "./proc.ts";
@@ -142,18 +142,7 @@ export function signalGroup(pid: number, signal: NodeJS.Signals): boolean {
 
 /** Ends the processes of a life that left its group, however they did. @returns Those that were there. */
 export function endEscaped(pid: number, mark: string): readonly number[] {
-  return escapedFrom(pid, (one) => carries(one, mark)).filter(endOne);
-}
-
-/** @returns False for one that is gone, or that runs as somebody else, as below sudo, and is not ours to end. */
-function endOne(pid: number): boolean {
-  try {
-    return process.kill(pid, "SIGKILL");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ESRCH" || code === "EPERM") return false;
-    throw error;
-  }
+  return escapedFrom(pid, (one) => carries(one, mark)).filter(endProcess);
 }
 
 /** Whether a process is of the life with this mark. */

@@ -1,5 +1,6 @@
 /** What the processes of a program carry, so that they are found when it is over: a mark in their environment, and a limit that stays without one. Linux only. */
 import { randomUUID } from "node:crypto";
+import { endProcess } from "./end-process.ts";
 import { drawKeptLimit, keptLimitOf, withKeptLimit } from "./kept-limit.ts";
 import { numbersIn, textOf } from "./proc-files.ts";
 
@@ -32,16 +33,5 @@ export function endMarked(...marks: readonly ProcessMark[]): number {
     textOf(`/proc/${pid}/environ`)
       .split("\0")
       .some((one) => texts.has(one));
-  return numbersIn("/proc").filter((pid) => pid !== process.pid && isMarked(pid) && end(pid)).length;
-}
-
-function end(pid: number): boolean {
-  try {
-    return process.kill(pid, "SIGKILL");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    // One that runs as somebody else, as below sudo, is not ours to end.
-    if (code === "ESRCH" || code === "EPERM") return false;
-    throw error;
-  }
+  return numbersIn("/proc").filter((pid) => pid !== process.pid && isMarked(pid) && endProcess(pid)).length;
 }
