@@ -168,21 +168,46 @@ test("a directory whose port was taken meanwhile gets another one, unless others
   }
 });
 
-test("a frozen server does not outlive its killed owner", async () => {
+/** Starts a process that owns a server of the directory and says its pid when it runs, or is killed as soon as the server is there. */
+function startOwner({ isKilledAtOnce = false } = {}) {
   const options = { binary: findNatsServer(), directory: directory.path, job: "test" };
-  const code = `import { startLocalServer } from "@muster/transport";
+  const code = `import childProcess from "node:child_process";
+    import { syncBuiltinESMExports } from "node:module";
+    const { spawn } = childProcess;
+    childProcess.spawn = (file, ...rest) => {
+      const child = spawn(file, ...rest);
+      if (${isKilledAtOnce} && file === ${JSON.stringify(options.binary)}) process.kill(process.pid, "SIGKILL");
+      return child;
+    };
+    syncBuiltinESMExports();
+    const { startLocalServer } = await import("@muster/transport");
     console.log((await startLocalServer(${JSON.stringify(options)})).pid);`;
-  const root = fileURLToPath(new URL("../../", import.meta.url));
-  const owner = spawn(process.execPath, ["--input-type=module", "-e", code], {
-    cwd: root,
+  return spawn(process.execPath, ["--input-type=module", "-e", code], {
+    cwd: fileURLToPath(new URL("../../", import.meta.url)),
     stdio: ["ignore", "pipe", "inherit"],
   });
+}
+
+const untilNobody = () =>
+  waitFor(() => processesNaming(directory.path).length === 0, {
+    what: "the end of the server and of who watches it",
+    timeoutMs: 8_000,
+    detail: () => processesNaming(directory.path),
+  });
+
+test("a frozen server does not outlive its killed owner", async () => {
+  const owner = startOwner();
   const [text] = await once(owner.stdout, "data");
-  const pid = Number(text);
-  process.kill(pid, "SIGSTOP");
+  process.kill(Number(text), "SIGSTOP");
   owner.kill("SIGKILL");
-  const isThere = () => processesNaming(directory.path).length > 0;
-  await waitFor(() => !isThere(), { what: "the end of the frozen server and of who watches it", timeoutMs: 8_000 });
+  await untilNobody();
+});
+
+test("a server whose owner is killed at the moment that it is started does not outlive it", async () => {
+  const owner = startOwner({ isKilledAtOnce: true });
+  await once(owner, "exit");
+  expect(owner.signalCode).toBe("SIGKILL");
+  await untilNobody();
 });
 
 test("a directory whose server and owner live is not taken over", async () => {

@@ -7,6 +7,7 @@ import { messageOf } from "@muster/base";
 import { errors } from "../errors.ts";
 import { readIfThere, type ServerFiles } from "./files.ts";
 import { holderOf } from "./port-holder.ts";
+import { startGuard } from "./server-guard.ts";
 
 const startTimeoutMs = 10_000;
 const stopTimeoutMs = 3_000;
@@ -48,50 +49,24 @@ export async function runServer(binary: string, files: ServerFiles): Promise<Ser
   await access(binary, constants.X_OK).catch((error: unknown) => {
     throw errors.BrokerBinary({ binary, reason: messageOf(error) }, error);
   });
+  const guard = startGuard(files);
   // A session of its own: Ctrl-C in a terminal goes to every process of the group, and the broker must outlive those who use it.
   const child = spawn(binary, ["-c", files.config], { stdio: "ignore", detached: true });
   const exited = exitOf(child, files);
-  let guarded: Promise<unknown> = exited;
+  const isOver = exited.then(() => guard.dismiss());
   const kill = async (): Promise<void> => {
     child.kill("SIGKILL");
-    await guarded;
+    await isOver;
   };
   try {
     const pid = await pidOf(child, binary);
-    guarded = guard(exited, { pid, config: files.config });
+    guard.watch(pid);
     const ports = await portsOf(child, join(files.ports, `nats-server_${pid}.ports`), files);
-    return { pid, ports, exited, kill, stop: () => stop(child, guarded) };
+    return { pid, ports, exited, kill, stop: () => stop(child, isOver) };
   } catch (error) {
-    if (child.pid !== undefined) await kill();
+    await kill();
     throw error;
   }
-}
-
-/** Asks the process to end, and kills it when it has not within two seconds: one that is frozen hears nothing else. */
-const endServer = 'kill "$0"; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.2; kill -0 "$0" || exit 0; done; kill -9 "$0"';
-
-/**
- * Ends the server when this process ends without having done so, even by SIGKILL: then the shell's input closes without a word.
- *
- * @returns Resolves when the server has ended, and the shell after it.
- */
-async function guard(
-  exited: Promise<ServerExit>,
-  { pid, config }: { readonly pid: number; readonly config: string },
-): Promise<void> {
-  const shell = spawn("sh", ["-c", `read -r word || { ${endServer}; }`, String(pid), config], {
-    stdio: ["pipe", "ignore", "ignore"],
-    detached: true,
-  });
-  shell.stdin.once("error", () => {});
-  const isOver = new Promise<void>((resolve) => {
-    shell.once("exit", () => resolve());
-    // Without a shell nobody watches: whoever uses the directory next ends what was left in it.
-    shell.once("error", () => resolve());
-  });
-  await exited;
-  shell.stdin.end("ended\n");
-  await isOver;
 }
 
 function pidOf(child: ChildProcess, binary: string): Promise<number> {
@@ -135,7 +110,7 @@ async function startFailure(log: string): Promise<Error> {
   return errors.BrokerStart({ timeoutMs: startTimeoutMs, reason: log });
 }
 
-async function stop(child: ChildProcess, ended: Promise<unknown>): Promise<void> {
+async function stop(child: ChildProcess, ended: Promise<void>): Promise<void> {
   child.kill("SIGTERM");
   const timer = setTimeout(() => child.kill("SIGKILL"), stopTimeoutMs);
   await ended;
