@@ -40,10 +40,10 @@ class Ranks:
         dist.broadcast(lengths, 0)
         parts = []
         for length in lengths.tolist():
-            part = torch.zeros(length, dtype=torch.uint8)
+            part = bytearray(length)
             if length > 0:
-                dist.broadcast(part, 0)
-            parts.append(part.numpy().tobytes() if length > 0 else b"")
+                dist.broadcast(torch.frombuffer(part, dtype=torch.uint8), 0)
+            parts.append(part)
         said = json.loads(parts[0])
         return said["method"], said["params"], parts[1]
 

@@ -1,5 +1,5 @@
 /** The trainer in PyTorch as two processes that share the model by FSDP. About 20 s on a quiet machine: three processes import PyTorch. */
-
+import { delimiter } from "node:path";
 import { needsOfTask, taskOf } from "@muster/data";
 import { type JobConfig, trainingDefaults } from "@muster/protocol";
 import { pythonThatRuns } from "@muster/testkit";
@@ -17,7 +17,9 @@ const python = pythonThatRuns("from torch.distributed.fsdp import fully_shard");
 beforeEach((context) => context.skip(python === undefined, "no python3 here has torch 2.6 or newer"));
 
 const folder = pathOf("jobs/warm-start/dates");
-const env = { ...process.env, PYTHONPATH: pathOf("python"), PYTHONDONTWRITEBYTECODE: "1" };
+// torch needs no numpy, and so the trainer may not either.
+const paths = [pathOf("packages/engine/test/support/no-numpy"), pathOf("python")];
+const env = { ...process.env, PYTHONPATH: paths.join(delimiter), PYTHONDONTWRITEBYTECODE: "1" };
 const adapter = workerAdapterOf(env);
 const needs = needsOfTask(taskOf("dates"));
 const options = adapter.schema.parse({
