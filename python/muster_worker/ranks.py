@@ -22,7 +22,8 @@ class Ranks:
 
     def meet(self, device: str) -> None:
         """Waits for all. Raises RuntimeError when one does not come."""
-        store = dist.TCPStore(self._address, self._port, self.size, is_master=self.rank == 0, timeout=_MEET)
+        # Not every build has libuv (Debian's has not), and a few processes need no more than the plain server.
+        store = dist.TCPStore(self._address, self._port, self.size, self.rank == 0, _MEET, use_libuv=False)
         backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.size, timeout=_PATIENCE)
 

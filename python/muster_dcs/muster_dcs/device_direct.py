@@ -1,5 +1,6 @@
 """One version to everybody who is there, in one broadcast of PyTorch's Gloo or NCCL. Whoever comes late or sees a broadcast fail takes the same bytes over
 TCP: a collective operation knows no other answer to a death than to fail, so nobody depends on one."""
+import logging
 import threading
 import time
 from datetime import timedelta
@@ -14,6 +15,7 @@ JOIN_SECONDS, FIRST_JOIN_SECONDS = 1.0, 10.0
 STALL_SECONDS = 10.0
 WINDOW = 64 << 20
 _stall = timedelta(seconds=STALL_SECONDS)
+_logger = logging.getLogger(__name__)
 
 
 class BackendType(str, Enum):
@@ -29,7 +31,7 @@ class Gathering:
 
     def __init__(self, expected):
         self._expected, self._joined, self._changed = frozenset(expected), [], threading.Condition()
-        self._begun, self._told = False, None
+        self._begun, self._told, self._given_up = False, None, False
 
     def join(self, node_id):
         """Waits until the broadcast begins. Returns the members and the address of their store, None for who is not among them."""
@@ -38,7 +40,7 @@ class Gathering:
                 return None
             self._joined.append(node_id)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._told is not None, JOIN_SECONDS + STALL_SECONDS)
+            self._changed.wait_for(lambda: self._told is not None or self._given_up, JOIN_SECONDS + STALL_SECONDS)
             return self._told
 
     def close(self):
@@ -53,6 +55,12 @@ class Gathering:
         """Nobody joins any more."""
         with self._changed:
             self._begun = True
+            self._changed.notify_all()
+
+    def give_up(self):
+        """There will be no broadcast: who joined need not wait for it."""
+        with self._changed:
+            self._given_up = True
             self._changed.notify_all()
 
     def tell(self, members, store):
@@ -108,15 +116,15 @@ class DeviceDirectBackend(TcpBackend):
             try:
                 return self._received(manifest, self._peers.get(source), min(JOIN_SECONDS + STALL_SECONDS, timeout_seconds))
             # PyTorch's failures are RuntimeErrors. Whatever it was, the bytes are there for the asking.
-            except (OSError, PeerGone, RuntimeError, ValueError):
-                self.metrics.record_error(self.type.value)
+            except (OSError, PeerGone, RuntimeError, ValueError) as error:
+                self._failed("taking part in", error)
         return super()._pulled(manifest, source, deadline - time.monotonic())
 
     def _received(self, manifest, address, join_seconds):
         started = time.monotonic()
         told = join(manifest, self.node_id, join_seconds, address)
         host, port = told["store"].rsplit(":", 1)
-        store = self._distributed.TCPStore(host.strip("[]"), int(port), None, False, _stall, False)
+        store = self._store(host.strip("[]"), int(port), is_source=False)
         group = self._group_of(store, told["members"].index(self.node_id), len(told["members"]))
         buffers = [bytearray(row["bytes"]) for row in manifest["buffers"]]
         for buffer in buffers:
@@ -130,7 +138,7 @@ class DeviceDirectBackend(TcpBackend):
         if not joined:
             return
         try:
-            store = self._distributed.TCPStore(self._host, 0, None, True, _stall, False)
+            store = self._store(self._host, 0, is_source=True)
             package.gathering.tell([self.node_id, *joined], f"{self._shown_host}:{store.port}")
             group = self._group_of(store, 0, 1 + len(joined))
             started = time.monotonic()
@@ -140,8 +148,21 @@ class DeviceDirectBackend(TcpBackend):
             # Its store is here: it stays until the last of them holds everything, or is gone.
             with package.changed:
                 package.changed.wait_for(lambda: package.held.issuperset(joined) or self._is_closing, STALL_SECONDS)
-        except (OSError, RuntimeError, ValueError):
-            self.metrics.record_error(self.type.value)
+        except (OSError, RuntimeError, ValueError) as error:
+            self._failed("sending", error)
+            package.gathering.give_up()
+
+    def _failed(self, what, error):
+        self.metrics.record_error(self.type.value)
+        _logger.warning("%s: %s a broadcast over %s failed, and its bytes go over TCP: %s", self.node_id, what, self.type.value, error)
+
+    def _store(self, host, port, is_source):
+        """Where the members meet. Not every build has libuv, which newer ones use unless told otherwise; older ones know nothing of it."""
+        given = (host, port, None, is_source, _stall, False)
+        try:
+            return self._distributed.TCPStore(*given, use_libuv=False)
+        except TypeError:
+            return self._distributed.TCPStore(*given)
 
     def _group_of(self, store, rank, size):
         """A group of its own for one broadcast: members come and go between two of them."""

@@ -132,6 +132,15 @@ class GlooTest(unittest.TestCase):
         self.assertIsNone(package.gathering.join("rollout_0"))
         waiting.join()
 
+    def test_a_broadcast_that_can_not_begin_says_why_and_keeps_nobody_waiting(self):
+        receiver = self.node("rollout_0", "gloo")
+        _, manifest = self.published()
+        started = time.monotonic()
+        with patch.object(self.source, "_store", side_effect=RuntimeError("no libuv")), self.assertLogs("muster_dcs", "WARNING") as logs:
+            self.assertEqual(self.taken([receiver], manifest), {"rollout_0": TENSORS})
+        self.assertLess(time.monotonic() - started, device_direct.STALL_SECONDS / 2)
+        self.assertIn("actor_0: sending a broadcast over gloo failed, and its bytes go over TCP: no libuv", "".join(logs.output))
+
     def test_closing_does_not_wait_for_those_who_never_come(self):
         self.node("rollout_0", "gloo")
         self.published()
