@@ -34,6 +34,18 @@ fetch_llama_server() {
     echo "no llama-server ($(tail -n 1 .muster/ci/llama.log)); tests that need it are skipped"
 }
 
+# A current PyTorch with transformers, for tests of what the one that Debian installs is too old for: about 300 MB, fetched while the rest is set up.
+# Where it does not come within four minutes, that is said and those tests are skipped.
+begin_torch() {
+  if [[ -x .muster/torch/python3 ]]; then return; fi
+  echo "fetching a current PyTorch for tests that need it"
+  timeout 240 scripts/get-torch.sh .muster/torch >.muster/ci/torch.log 2>&1 &
+  fetching=$!
+}
+await_torch() {
+  [[ -z ${fetching:-} ]] || wait "$fetching" || echo "no current PyTorch ($(tail -n 1 .muster/ci/torch.log)); tests that need it are skipped"
+}
+
 passed=0 failed=0 logs=()
 
 # count LOG COMMAND…: runs a command whose last line is "N passed, N failed" and adds its counts; one that ends without it counts as a failure. Its

@@ -4,17 +4,13 @@
  * all weights are trained, by one process or by two that share the model by FSDP, or adapters, or in bfloat16 a model of `transformers`, where that is
  * installed. MUSTER_TEST_TORCH_DEVICE=cuda has them on a GPU.
  */
-import { spawnSync } from "node:child_process";
-import { processesNaming, pythonThatRuns } from "@muster/testkit";
+import { processesNaming } from "@muster/testkit";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { expectBalanced, openRuns, type Runs } from "./support/small-job.ts";
-import { python, torchTrainer } from "./support/torch.ts";
+import { python, pythonWithFsdp, pythonWithTransformers, torchTrainer } from "./support/torch.ts";
 import { turn } from "./support/turn.ts";
 
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
-
-const hasFsdp = python !== undefined && pythonThatRuns("from torch.distributed.fsdp import fully_shard") === python;
-const hasTransformers = spawnSync(python ?? "python3", ["-c", "import torch, transformers"]).status === 0;
 
 let runs: Runs;
 beforeAll(async () => {
@@ -23,34 +19,40 @@ beforeAll(async () => {
 afterAll(() => runs.close());
 beforeEach((context) => context.skip(python === undefined, "no python3 here has torch"));
 
+interface Kind {
+  readonly kind: string;
+  readonly program?: string | undefined;
+  /** Further arguments of the worker. */
+  readonly more?: readonly string[];
+  readonly training?: readonly string[];
+}
+
+const needing = (program: string | undefined, kind: Kind): readonly Kind[] => (program ? [{ ...kind, program }] : []);
+
 /** Adapters are trained with another objective, a divergence from a reference policy in the loss, and stale correction. */
-const kinds: readonly (readonly [string, readonly string[], readonly string[]])[] = [
-  ["all weights", [], []],
-  ...(hasFsdp ? [["two processes each", [], ["processes.policy=2"]] as const] : []),
-  [
-    "adapters",
-    ["--lora-rank", "8"],
-    ["algorithm=gspo", "kl_coefficient=0.02", "stale_correction=truncate"].map((key) => `training.${key}`),
-  ],
-  ["given answers", [], ["training.algorithm=sft", "batch.group_size=1"]],
-  ...(hasTransformers
-    ? [
-        [
-          "bfloat16",
-          ["--implementation", "transformers", "--dtype", "bfloat16"],
-          ["training.kl_coefficient=0.02"],
-        ] as const,
-      ]
-    : []),
+const kinds: readonly Kind[] = [
+  { kind: "all weights" },
+  ...needing(pythonWithFsdp, { kind: "two processes each", training: ["processes.policy=2"] }),
+  {
+    kind: "adapters",
+    more: ["--lora-rank", "8"],
+    training: ["algorithm=gspo", "kl_coefficient=0.02", "stale_correction=truncate"].map((key) => `training.${key}`),
+  },
+  { kind: "given answers", training: ["training.algorithm=sft", "batch.group_size=1"] },
+  ...needing(pythonWithTransformers, {
+    kind: "bfloat16",
+    more: ["--implementation", "transformers", "--dtype", "bfloat16"],
+    training: ["training.kl_coefficient=0.02"],
+  }),
 ];
-const chosen = turn === null ? kinds : [kinds[turn % kinds.length] ?? ["", [], []]];
+const chosen = kinds.filter((_, index) => turn === null || index === turn % kinds.length);
 
 test.for(chosen)(
-  "two trainers of %s in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",
-  async ([kind, more, training]) => {
+  "two trainers of $kind in PyTorch with embedded samplers end with the weights of a quiet run when one of them is killed",
+  async ({ kind, program = python, more = [], training = [] }) => {
     const name = kind.replaceAll(" ", "-");
     const settings = [
-      ...torchTrainer(runs.path, name, more),
+      ...torchTrainer(runs.path, name, more, program),
       "engine.rollout=embedded",
       "batch.micro_shards=4",
       "evaluation.every_steps=0",

@@ -6,7 +6,21 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { root } from "../checks/repository.ts";
 
-const usual = ["timeout", "tee", "grep", "sed", "wc", "cat", "tail", "bash", "nice", "setsid", "sleep", "mkdir"];
+const usual = [
+  "timeout",
+  "tee",
+  "grep",
+  "sed",
+  "wc",
+  "cat",
+  "tail",
+  "bash",
+  "nice",
+  "setsid",
+  "sleep",
+  "mkdir",
+  "chmod",
+];
 
 /** Runs lines of bash after the functions. `programs` are all that is on `PATH` besides the usual ones: name and text. */
 function bash(lines: string, programs: Readonly<Record<string, string>> = {}) {
@@ -58,6 +72,20 @@ describe("the tools that some tests need", () => {
     const { status, lines } = bash("install_tools\necho on", programs);
     const missing = `not installed: iproute2 nftables chromium libgloo-dev, ${why}; tests that need them are skipped`;
     expect(lines.slice(-2)).toEqual([missing, "on"]);
+    expect(status).toBe(0);
+  });
+});
+
+describe("what is fetched beside the set-up", () => {
+  const fetching = (ending: string) =>
+    `mkdir -p .muster/ci scripts\nprintf '#!%s\\necho no mirror\\n${ending}\\n' "$(command -v bash)" >scripts/get-torch.sh\nchmod +x scripts/get-torch.sh`;
+
+  it.each([
+    ["exit 1", ["no current PyTorch (no mirror); tests that need it are skipped"]],
+    ["exit 0", []],
+  ])("is waited for, and said to be missing where it does not come: %s", (ending, said) => {
+    const { status, lines } = bash(`${fetching(ending)}\nbegin_torch\nawait_torch\necho on`);
+    expect(lines).toEqual(["fetching a current PyTorch for tests that need it", ...said, "on"]);
     expect(status).toBe(0);
   });
 });
