@@ -12,7 +12,7 @@ class Frames:
     """Reads from one file descriptor and writes to another, which may be the same socket. Any thread may write."""
 
     def __init__(self, read_fd: int, write_fd: int):
-        self._read_fd = read_fd
+        self.read_fd = read_fd
         self._write_fd = write_fd
         self._writing = threading.Lock()
 
@@ -40,7 +40,7 @@ class Frames:
     def _exactly(self, count: int):
         parts = []
         while count:
-            part = os.read(self._read_fd, min(count, 2**20))
+            part = os.read(self.read_fd, min(count, 2**20))
             if not part:
                 return None
             parts.append(part)

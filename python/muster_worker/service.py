@@ -1,11 +1,9 @@
-"""The loop of a worker: one thread hears, answers pings and notes cancels, so that long work does not look dead; the main thread works."""
+"""The loop of a worker: what it says of itself, and the calls that it answers, one after the other."""
 
 import json
 import math
 import os
-import queue
 import sys
-import threading
 import time
 import traceback
 from dataclasses import fields
@@ -13,6 +11,7 @@ from dataclasses import fields
 from .calls import Call, Cancelled, Invalid
 from .engines import Batch, Loss, Request, Sample
 from .frames import Frames
+from .hearing import Hearing
 from .regions import FORMATS, Regions, array_in
 from .scorers import Sequence, Trajectory, score_message
 
@@ -39,7 +38,6 @@ class _Service:
     def __init__(self, worker, frames: Frames):
         self.worker = worker
         self.frames = frames
-        self.work = queue.SimpleQueue()
         self.calls = {}
         self.aborted = set()
         self.regions = None
@@ -61,15 +59,17 @@ class _Service:
             return
         for message in greeting(described):
             self.frames.write(message)
-        threading.Thread(target=self._hear, daemon=True).start()
+        hearing = Hearing(self.frames, self._take)
         if self.ranks and self.ranks.rank > 0:
+            hearing.leave()
             self._follow()
         while True:
-            message = self.work.get()
+            message = hearing.next()
             if message is None:
                 if self.ranks and self.ranks.rank == 0:
                     self.ranks.say("bye", {}, b"")
                 return
+            hearing.leave()
             self._send(self._answer(message))
             if self.is_broken:
                 os._exit(1)
@@ -104,33 +104,21 @@ class _Service:
             text = f"its answer can not be sent: {error}"
             self.frames.write({"type": "failure", "id": answer["id"], "kind": "failed", "message": text})
 
-    def _hear(self) -> None:
-        try:
-            while True:
-                message = self.frames.read()
-                if message is None:
-                    break
-                kind = message["type"]
-                if kind == "ping":
-                    self.frames.write({"type": "pong", "id": message["id"]})
-                elif kind == "request":
-                    deadline = time.monotonic() + message["deadlineMs"] / 1000
-                    self.calls[message["id"]] = Call(deadline, self.aborted)
-                    self.work.put(message)
-                elif kind == "cancel":
-                    call = self.calls.get(message["id"])
-                    if call:
-                        call._cancelled.set()
-                elif kind == "abort":
-                    self.aborted.update(message["requestIds"])
-        except OSError as error:
-            print(f"muster_worker: the socket is gone: {error}", file=sys.stderr)
-        except Exception:
-            traceback.print_exc()
-        self.work.put(None)
-        # Whoever started it is gone: what is still computed is for nobody.
-        time.sleep(1)
-        os._exit(0)
+    def _take(self, message: dict) -> bool:
+        """Deals with what is no work at once. True for a request, which is."""
+        kind = message["type"]
+        if kind == "ping":
+            self.frames.write({"type": "pong", "id": message["id"]})
+        elif kind == "request":
+            deadline = time.monotonic() + message["deadlineMs"] / 1000
+            self.calls[message["id"]] = Call(deadline, self.aborted)
+        elif kind == "cancel":
+            call = self.calls.get(message["id"])
+            if call:
+                call._cancelled.set()
+        elif kind == "abort":
+            self.aborted.update(message["requestIds"])
+        return kind == "request"
 
     def _answer(self, message: dict) -> dict:
         number, method = message["id"], message["method"]
