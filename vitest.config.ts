@@ -29,6 +29,16 @@ export default defineConfig({
           fileParallelism: false,
         },
       },
+      // Minutes each: `npm run test:learning`, and not a part of `npm test`.
+      {
+        extends: true,
+        test: {
+          name: "learning",
+          include: ["test/learning/**/*.test.ts"],
+          hookTimeout: 60_000,
+          fileParallelism: false,
+        },
+      },
       {
         extends: true,
         test: { name: "chaos", include: ["test/chaos/**/*.test.ts"], testTimeout: 60_000, fileParallelism: false },

@@ -42,6 +42,7 @@ async function runEverything(options) {
     parts.push(tally.passed + tally.failed === 0 ? { ...tally, ...nothingRan(name) } : tally);
     if (waiting.length > 0) parts.push(skippedOnly(waitingLine(waiting, files.length)));
   }
+  parts.push(skippedOnly("test/learning: takes a quarter of an hour; by hand with npm run test:learning"));
   return sumOf(parts);
 }
 
