@@ -23,7 +23,7 @@ import uuid
 # Families of the figures of a step, as in TensorBoard. A test compares them with Muster's own table.
 FAMILIES = {
     "reward": ("reward", "reward_spread", "reward_least", "reward_most", "even_groups"),
-    "policy": ("loss", "approx_kl", "logprob_gap", "logprob_gap_max", "kl_reference", "clip_fraction", "entropy", "grad_norm", "lr", "staleness"),
+    "policy": ("loss", "held_out_loss", "approx_kl", "logprob_gap", "logprob_gap_max", "kl_reference", "clip_fraction", "entropy", "grad_norm", "lr", "staleness"),
     "response": ("length_mean", "length_max", "truncated", "tokens"),
     "speed": ("train_tokens_per_s", "sample_tokens_per_s", "step_ms", "compute_ms", "reduce_ms"),
 }

@@ -39,9 +39,16 @@ test("a job that learns from answers loses nothing when a trainer and a sampler 
   const sft = (job: string, ...settings: readonly string[]) =>
     startJobRun({
       ...{ runs: runs.path, job, file },
-      args: ["job.steps=6", "evaluation.every_steps=0", ...settings].flatMap((setting) => ["--set", setting]),
+      args: [
+        "job.steps=6",
+        "evaluation.prompts=0",
+        "evaluation.every_steps=4",
+        "evaluation.loss_rows=40",
+        ...settings,
+      ].flatMap((setting) => ["--set", setting]),
     });
-  const quiet = await (await sft("taught")).ended();
+  const quietRun = await sft("taught");
+  const quiet = await quietRun.ended();
   expect(quiet).toMatchObject({ steps: 6, reward_last: null, ledger: { trained: 6 * 32, aborted: 0, quarantined: 0 } });
   const killed = await sft("taught-killed", "replicas.policy=2", "replicas.rollout=2");
   await killed.waitForEvent("step.committed");
@@ -50,6 +57,15 @@ test("a job that learns from answers loses nothing when a trainer and a sampler 
   const summary = await killed.ended();
   expectBalanced(summary);
   expect(summary.weights_hash).toBe(quiet.weights_hash);
+  // What is measured, and changes no weights: the same to the last bit, whoever measured which rows.
+  const heldOut = (run: typeof killed) =>
+    run.events("step.committed").flatMap(({ step, heldOutLoss }) => (heldOutLoss ? [[step, heldOutLoss]] : []));
+  expect(heldOut(quietRun).map(([step]) => step)).toEqual([4, 6]);
+  expect(quiet.held_out_loss_last).toBeLessThan(Number(quiet.held_out_loss_first));
+  expect(heldOut(killed)).toEqual(heldOut(quietRun));
+  const bare = await (await sft("taught-bare", "evaluation.every_steps=0", "evaluation.loss_rows=0")).ended();
+  expect(bare.weights_hash).toBe(quiet.weights_hash);
+  expect(bare).toMatchObject({ held_out_loss_first: null, held_out_loss_last: null });
   const losses = killed.events("step.committed").map(({ loss }) => loss);
   expect(losses.at(-1)).toBeLessThan(0.8 * Number(losses[0]));
 

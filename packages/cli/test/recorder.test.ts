@@ -127,11 +127,13 @@ test("a job without rewards has none in its summary, but its loss", () => {
   const given = steps(1, 20, 1).map((event) => {
     if (event.kind !== "step.committed") return event;
     const { reward: _, approxKl: __, ...body } = event.body;
-    return { ...event, body: { ...body, loss: body.step } };
+    const heldOutLoss = body.step % 5 === 0 ? { heldOutLoss: 1 / body.step } : {};
+    return { ...event, body: { ...body, loss: body.step, ...heldOutLoss } };
   });
   const events = [...given, ended(20, 1)];
   expect(resultOf(events)).toMatchObject({ reward_first: null, reward_last: null, loss_first: 5.5, loss_last: 15.5 });
-  expect(recordOf(events).steps[0]).toMatchObject({ reward: null, approx_kl: null, loss: 1 });
+  expect(resultOf(events)).toMatchObject({ held_out_loss_first: 0.2, held_out_loss_last: 0.05 });
+  expect(recordOf(events).steps[0]).toMatchObject({ reward: null, held_out_loss: null, approx_kl: null, loss: 1 });
 });
 
 test("what a job left behind when it was stopped after it went back is not in its summary", () => {

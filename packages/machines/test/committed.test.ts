@@ -64,6 +64,17 @@ describe("a commit", () => {
     expect(committedOf(stepping({ p0: drawn, p1: drawn }))?.klReference).toBe(0.375);
   });
 
+  it("says the loss on held-out rows where all of its members measured their part of them", () => {
+    const part = (tokens: number, lossSum: number) => vote(stats({ heldOut: { tokens, lossSum } }));
+    expect(committedOf(stepping({ p0: part(4, 3), p1: part(6, 2) }))?.heldOutLoss).toBe(0.5);
+    expect(committedOf(stepping({ p0: part(4, 3), p1: part(0, 0) }))?.heldOutLoss).toBe(0.75);
+    for (const silent of [
+      committedOf(stepping({ p0: part(4, 3), p1: vote(stats()) })),
+      committedOf(stepping({ p0: part(0, 0), p1: part(0, 0) })),
+    ])
+      expect(silent).not.toHaveProperty("heldOutLoss");
+  });
+
   it("says nothing of work of which its members say nothing, and divides by no less than one token", () => {
     const silent = committedOf(stepping({ p0: vote(null), p1: vote(null) }));
     expect(silent).toMatchObject({

@@ -183,7 +183,12 @@ const compiledSchema = z.strictObject({
     weightDecay: z.number().min(0),
     clipNorm: positive,
   }),
-  evaluation: z.strictObject({ everySteps: countSchema, prompts: countSchema }),
+  evaluation: z.strictObject({
+    everySteps: countSchema,
+    prompts: countSchema,
+    /** Held-out rows that trainers measure the loss on, in supervised fine-tuning; absent: none. */
+    lossRows: countSchema.optional(),
+  }),
   checkpoint: z.strictObject({
     everySteps: countSchema,
     keep: atLeastOne,

@@ -31,6 +31,10 @@ const rows = {
     "Share of groups whose members have no advantage over each other, 0 to 1: they teach nothing.",
   ],
   loss: ["policy", "Objective of the algorithm, negated, per response token: of GRPO the clipped surrogate."],
+  heldOutLoss: [
+    "policy",
+    "Loss on held-out rows under the weights that the step made, nats per answer token; of steps after which it is measured.",
+  ],
   approxKl: [
     "policy",
     "KL of the policy that sampled and the one that trains, nats per response token: the estimator r - 1 - log r.",

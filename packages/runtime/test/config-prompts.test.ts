@@ -40,9 +40,9 @@ describe("a job with prompts of files", () => {
   });
 
   test("evaluates only when something is held out", () => {
-    expect(loadJob(options(own)).config.evaluation).toEqual({ everySteps: 0, prompts: 0 });
+    expect(loadJob(options(own)).config.evaluation).toEqual({ everySteps: 0, prompts: 0, lossRows: 0 });
     const held = `${own}held_out = "rows.jsonl"\n[evaluation]\nprompts = 40\n`;
-    expect(loadJob(options(held)).config.evaluation).toEqual({ everySteps: 50, prompts: 40 });
+    expect(loadJob(options(held)).config.evaluation).toEqual({ everySteps: 50, prompts: 40, lossRows: 0 });
   });
 
   test("leaves a job of a built-in task as it was", () => {

@@ -63,6 +63,7 @@ describe("an algorithm", () => {
   test.each([
     ["[training]\noverlong_tokens = 16", /overlong_tokens = 16 must be below sampling\.max_new_tokens = 16: .*; lower/],
     ["[training]\ntrain_groups = 129", /train_groups = 129 must not be over batch\.groups_per_step = 128: .*; raise/],
+    ["[evaluation]\nloss_rows = 8", /evaluation\.loss_rows = 8 does not go with training\.algorithm = "grpo": .*; set/],
     ["[loss]\nclip_low = 1.5", /loss\.clip_low = 1\.5 with training\.algorithm = "grpo" must not be over 1: .*; set/],
     [
       '[training]\nalgorithm = "rloo"\n[batch]\nminibatches = 2',

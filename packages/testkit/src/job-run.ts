@@ -21,6 +21,8 @@ export interface JobSummary {
   readonly steps: number;
   readonly reward_first: number | null;
   readonly reward_last: number | null;
+  readonly held_out_loss_first: number | null;
+  readonly held_out_loss_last: number | null;
   readonly eval_last: number;
   readonly weight_version: number;
   readonly weights_hash: string;

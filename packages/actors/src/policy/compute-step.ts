@@ -28,6 +28,7 @@ import {
   trainingDefaults,
 } from "@muster/protocol";
 import { errors } from "../errors.ts";
+import { type HeldOutRows, type HeldOutSum, heldOutLossOf, isHeldOutDue } from "./held-out-loss.ts";
 
 /** What a step is computed with. */
 export interface ComputeOptions {
@@ -41,6 +42,8 @@ export interface ComputeOptions {
   readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly onShard: () => void;
+  /** Of a job that measures the loss on held-out rows. */
+  readonly heldOut?: HeldOutRows | null;
   /** Most elements of a window of a gradient; for tests. */
   readonly windowMax?: number;
 }
@@ -70,6 +73,7 @@ export async function computeStep(
   }
   const sum = (of: (total: Totals) => number): number => totals.reduce((all, total) => all + of(total), 0);
   const reduceMs = sum((total) => total.reduceMs);
+  const computeMs = Math.max(0, clock.now() - startedMs - reduceMs);
   const stats: StepStats = {
     tokens: sum((total) => total.tokens),
     clipped: sum((total) => total.clipped),
@@ -79,15 +83,37 @@ export async function computeStep(
     ...(isSupervised(config) ? {} : firstGapOf(totals)),
     ...referenceKlSumOf(totals, config),
     gradNorm: sayable(totals.at(-1)?.gradNorm ?? 0),
-    computeMs: Math.max(0, clock.now() - startedMs - reduceMs),
+    computeMs,
     reduceMs,
     batch: {
       ...batchFiguresOf(groups, training),
       lr: learningRateOf(step, config),
       ...(reference && { referenceKl: sayable(referenceKlOf(groups, reference)) }),
     },
+    ...(finite && (await heldOutOf(options))),
   };
   return { finite, stats };
+}
+
+/** Of the candidate as it is now, where the loss on held-out rows is due. */
+async function heldOutOf(options: ComputeOptions): Promise<Pick<StepStats, "heldOut">> {
+  const { heldOut: rows, step, config, mesh, onShard } = options;
+  if (!rows || !isHeldOutDue(step, config)) return {};
+  const { microShards } = config.batch;
+  const shards = Array.from({ length: microShards }, (_, shard) => shard).filter(
+    (shard) => rankOf(shard, microShards, mesh.worldSize) === mesh.rank,
+  );
+  const memoryOf = (shard: number): GradientMemory => memoryIn(options, (window) => mesh.shard(shard, window));
+  const found = await heldOutLossOf({ ...options, ...rows, shards, memoryOf, onPart: onShard }, addHeldOut);
+  return found ? { heldOut: found } : {};
+}
+
+/** Gradients of the engine, in memory that is seen through windows. */
+function memoryIn(
+  { engine, windowMax = gradientWindowMax }: ComputeOptions,
+  view: (window: ShardWindow) => Float32Array,
+): GradientMemory {
+  return gradientThrough(engine.info().gradientElements, view, windowMax);
 }
 
 /** Before the first update nothing but the sampler's arithmetic and the age of its weights sets both apart. Absent where a shard had no such figure. */
@@ -133,8 +159,6 @@ async function runMinibatch(
 ): Promise<{ readonly finite: boolean; readonly totals: Totals }> {
   const { engine, mesh, config, step, clock, signal, windowMax = gradientWindowMax } = options;
   const { gradientElements } = engine.info();
-  const gradientIn = (view: (window: ShardWindow) => Float32Array): GradientMemory =>
-    gradientThrough(gradientElements, view, windowMax);
   const totals: Totals = {
     ...{ tokens: 0, clipped: 0, klSum: 0, entropySum: 0, lossSum: 0, gradNorm: 0, reduceMs: 0 },
     ...{ logprobGapSum: 0, logprobGapMax: 0, referenceKlSum: 0 },
@@ -149,7 +173,7 @@ async function runMinibatch(
       ...(config.training && { loss: lossOf(config.training) }),
       temperature: config.sampling.temperature,
       ...{ shard: index, epoch: mesh.epoch },
-      out: gradientIn((window) => mesh.shard(index, window)),
+      out: memoryIn(options, (window) => mesh.shard(index, window)),
       signal,
     });
     written.push(index);
@@ -162,7 +186,7 @@ async function runMinibatch(
   const reduceMs = clock.now() - startedMs;
   const { lrWarmupSteps: _, lrFinalRatio: __, lrSchedule: ___, ...optimizer } = config.optimizer;
   const staged = await engine.stage(
-    gradientIn((of) => mesh.result(of)),
+    memoryIn(options, (of) => mesh.result(of)),
     { ...optimizer, lr: learningRateOf(step, config), signal },
   );
   return { finite: staged.finite, totals: { ...mine, gradNorm: staged.gradNorm, reduceMs } };
@@ -189,6 +213,11 @@ function bothOf(
   of: (one: number, other: number) => number,
 ): number | undefined {
   return one === undefined || other === undefined ? undefined : of(one, other);
+}
+
+function addHeldOut(sum: HeldOutSum, stats: ShardStats): HeldOutSum {
+  checkCounts(stats);
+  return { tokens: sum.tokens + stats.tokens, lossSum: plus(sum.lossSum, stats.lossSum) };
 }
 
 function addStats(totals: Totals, stats: ShardStats): Totals {

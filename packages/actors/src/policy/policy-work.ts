@@ -2,6 +2,7 @@
 import { basename } from "node:path";
 import { hasCode, MusterError, messageOf } from "@muster/base";
 import type { GradientMesh } from "@muster/collectives";
+import type { Task } from "@muster/data";
 import type { PolicyEngine, RankCut } from "@muster/engine";
 import { type PolicyEffect, type PolicyEvent, policyLogic, type TimerEffect } from "@muster/machines";
 import { type Body, withSettings } from "@muster/protocol";
@@ -23,6 +24,7 @@ import { RankTrainer } from "../shards/rank-trainer.ts";
 import { type OwnTable, ownTable, Tables } from "../tables.ts";
 import { computeStep } from "./compute-step.ts";
 import { damageOf } from "./damage.ts";
+import { heldOutRowsOf } from "./held-out-loss.ts";
 import { Publications } from "./publications.ts";
 import { readBatch } from "./read-batch.ts";
 import { ShardedState } from "./sharded-state.ts";
@@ -52,6 +54,8 @@ interface Opened extends Admission {
   readonly engine: PolicyEngine;
   readonly state: TrainerState;
   readonly table: OwnTable;
+  /** Of a job that measures the loss on held-out rows. */
+  readonly task: Task | null;
 }
 
 class PolicyWork implements Work<Effect, PolicyEvent> {
@@ -105,6 +109,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     try {
       const { config } = admission;
       this.#ports.network(config.network);
+      const task = heldOutRowsOf(config) > 0 ? await this.#ports.task(config) : null;
       const cut = this.#ports.trainerCut(config);
       const own = cut && this.#ownRank(admission, cut);
       const engine = await this.#ports.policyEngine(config, own ?? undefined);
@@ -114,7 +119,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
       const tools: StateTools = { ...admission, ports: this.#ports, engine, table, environment, identity };
       const state = cut && own ? await ShardedState.open(tools, own, cut) : await WholeState.open(tools);
       this.#tools.beats.setPhase("idle");
-      this.#resolveOpened({ ...admission, engine, state, table });
+      this.#resolveOpened({ ...admission, engine, state, table, task });
     } catch (error) {
       this.#rejectOpened(error);
       throw error;
@@ -138,6 +143,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
     const opened = await this.#opened.catch(() => null);
     await opened?.state.close();
     await opened?.engine.close();
+    await opened?.task?.close();
   }
 
   #initialize({ body }: EffectOf<"weights.initialize">, tools: Tools): Promise<void> {
@@ -216,11 +222,11 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
   #compute({ body }: EffectOf<"step.compute">, tools: Tools): Promise<void> {
     const { step, attempt, epoch } = body;
     const signal = AbortSignal.any([this.#abort.signal, tools.signal]);
-    const { transport, beats } = this.#tools;
+    const { transport, beats, environment } = this.#tools;
     return settle<PolicyEvent>(
       tools,
       () =>
-        this.#inPhase("computing", async ({ engine, config, state }) => {
+        this.#inPhase("computing", async ({ engine, config, state, task }) => {
           const mesh = this.#mesh;
           if (mesh?.epoch !== epoch) throw errors.ActorNotOpen({ what: `epoch ${epoch}` });
           const { groups, unreadable, cause } = await readBatch(transport, body, config);
@@ -233,6 +239,7 @@ class PolicyWork implements Work<Effect, PolicyEvent> {
             config: withSettings(config, body.rate ?? {}),
             step,
             groups,
+            heldOut: task && { task, logger: environment.logger },
             nextOp: () => ++this.#ops,
             clock: tools.clock,
             signal,

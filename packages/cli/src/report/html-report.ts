@@ -72,7 +72,7 @@ ${incidentSection(summary.incidents)}
 }
 
 function headOf(summary: RunSummary): Markup {
-  const { reward_first: rewardFirst, reward_last: rewardLast, eval_first: evalFirst, eval_last: evalLast } = summary;
+  const { reward_first: rewardFirst, reward_last: rewardLast } = summary;
   const quality =
     rewardLast === null && summary.loss_last !== null
       ? tile("Loss", figure(summary.loss_last, 3), `from ${figure(summary.loss_first, 3)}`)
@@ -81,12 +81,22 @@ function headOf(summary: RunSummary): Markup {
   return html`<header><div><h1>${cleanLine(summary.job, 120)}</h1><p class="lede">Seed ${summary.seed}, weight version ${summary.weight_version}${sinceText(summary)}</p></div><p class="sub hash mono">${cleanLine(summary.weights_hash, 160)}</p></header>
 <dl class="figures">
 ${quality}
-${tile("Held-out exact match", percent(evalLast), `from ${percent(evalFirst)}`)}
+${heldOutTile(summary)}
 ${tile("Steps", figure(summary.steps), `in ${duration(summary.wall_s * 1000)}`)}
 ${tile("Tokens per second", compact(summary.tokens_per_s), "of the job's time, all steps")}
 ${tile("Lost, trained twice", `${figure(summary.lost)}, ${figure(summary.doubled)}`, `of ${figure(summary.ledger.admitted)} trajectories`, !isWhole)}
 ${tile("Incidents", figure(summary.incidents.length), `${recoveryOf(summary.incidents)}; ETTR ${percent(summary.ettr)}`)}
 </dl>`;
+}
+
+/** Of a job without evaluations the loss on held-out rows, where it was measured. */
+function heldOutTile(summary: RunSummary): Markup {
+  const { eval_first: first, eval_last: last } = summary;
+  const { held_out_loss_first: lossFirst = null, held_out_loss_last: lossLast = null } = summary;
+  if (last === null && lossLast !== null)
+    return tile("Held-out loss", figure(lossLast, 3), `from ${figure(lossFirst, 3)}`);
+  const loss = lossLast === null ? "" : `; loss ${figure(lossLast, 3)}, from ${figure(lossFirst, 3)}`;
+  return tile("Held-out exact match", percent(last), `from ${percent(first)}${loss}`);
 }
 
 function sinceText({ since_step: since }: RunSummary): string {

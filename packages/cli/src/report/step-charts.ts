@@ -36,6 +36,12 @@ const sections: readonly Section[] = [
     lines: [{ color: "c1", name: "loss", of: (step) => step.loss }],
   },
   {
+    title: "Held-out loss",
+    unit: "nats per answer token",
+    lines: [{ color: "c2", name: "held-out loss", of: (step) => step.held_out_loss ?? null, kind: "points" }],
+    isOptional: true,
+  },
+  {
     title: "Approximate KL",
     unit: "nats per token",
     lines: [{ color: "c4", name: "KL", of: (step) => step.approx_kl }],

@@ -11,7 +11,7 @@ const incidentsMax = 12;
  * @returns Lines joined by `\n`, without colour; text from outside is cleaned.
  */
 export function summaryText(summary: RunSummary): string {
-  const { reward_first: rewardFirst, reward_last: rewardLast, eval_first: evalFirst, eval_last: evalLast } = summary;
+  const { reward_first: rewardFirst, reward_last: rewardLast } = summary;
   const rows: (readonly [string, string])[] = [
     ["job", `${cleanLine(summary.job, 60)}, seed ${summary.seed}`],
     [
@@ -22,7 +22,7 @@ export function summaryText(summary: RunSummary): string {
     rewardLast === null && summary.loss_last !== null
       ? ["loss", `${figure(summary.loss_first, 3)} → ${figure(summary.loss_last, 3)}`]
       : ["reward", `${figure(rewardFirst, 3)} → ${figure(rewardLast, 3)}`],
-    ["held-out", `${percent(evalFirst)} → ${percent(evalLast)} exact`],
+    ...heldOutRows(summary),
     ...bestRows(summary),
     ["weights", `version ${summary.weight_version}, ${cleanLine(summary.weights_hash, 80)}`],
     ["ledger", ledgerEquation(summary.ledger)],
@@ -37,6 +37,15 @@ export function summaryText(summary: RunSummary): string {
 
 function sinceRows({ since_step: since }: RunSummary): readonly (readonly [string, string])[] {
   return since === null ? [] : [["", `what follows is of step ${figure(since)} and later: older events are gone`]];
+}
+
+/** What held-out rows say: how many are answered right, and the loss on them where it was measured. */
+function heldOutRows(summary: RunSummary): readonly (readonly [string, string])[] {
+  const { eval_first: first, eval_last: last } = summary;
+  const { held_out_loss_first: lossFirst = null, held_out_loss_last: lossLast = null } = summary;
+  if (lossLast === null) return [["held-out", `${percent(first)} → ${percent(last)} exact`]];
+  const loss = ["held-out", `loss ${figure(lossFirst, 3)} → ${figure(lossLast, 3)}`] as const;
+  return last === null ? [loss] : [loss, ["", `${percent(first)} → ${percent(last)} exact`]];
 }
 
 function bestRows({ best_checkpoint: best }: RunSummary): readonly (readonly [string, string])[] {

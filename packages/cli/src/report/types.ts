@@ -37,6 +37,9 @@ export interface RunSummary {
   /** The same of the loss; `null` also in what an earlier version of Muster left. */
   readonly loss_first: number | null;
   readonly loss_last: number | null;
+  /** Loss on held-out rows, where it was measured first and last; absent in what an earlier version of Muster left. */
+  readonly held_out_loss_first?: number | null;
+  readonly held_out_loss_last?: number | null;
   /** Share of held-out prompts answered exactly, 0 to 1, at the first and at the last evaluation; `null` without one. */
   readonly eval_first: number | null;
   readonly eval_last: number | null;
@@ -76,6 +79,8 @@ export interface StepRecord {
   readonly even_groups: number | null;
   /** Objective of the algorithm, negated, per response token: of GRPO the clipped surrogate. */
   readonly loss: number;
+  /** Loss on held-out rows under the weights that the step made, nats per answer token; `null` where it is not measured. */
+  readonly held_out_loss?: number | null;
   /** KL of the policy that sampled and the one that trains, per response token: the estimator r − 1 − log r; `null` where nothing is sampled. */
   readonly approx_kl: number | null;
   /** Distance of trained and sampled log-probabilities before the first update of the step, nats per response token: mean and maximum. */

@@ -231,6 +231,7 @@ function summaryOf(run: {
   const [first, last] = [steps.slice(0, edge), steps.slice(-edge)];
   const rewardIn = (part: readonly StepRecord[]): number | null => meanOf(part.flatMap(({ reward }) => reward ?? []));
   const lossIn = (part: readonly StepRecord[]): number | null => meanOf(part.map(({ loss }) => loss));
+  const heldOut = steps.flatMap(({ held_out_loss: loss }) => loss ?? []);
   return {
     job: run.job,
     seed: run.seed,
@@ -240,6 +241,8 @@ function summaryOf(run: {
     reward_last: rewardIn(last),
     loss_first: lossIn(first),
     loss_last: lossIn(last),
+    held_out_loss_first: heldOut[0] ?? null,
+    held_out_loss_last: heldOut.at(-1) ?? null,
     eval_first: evals[0]?.accuracy ?? null,
     eval_last: evals.at(-1)?.accuracy ?? null,
     best_checkpoint: run.best && bestRecordOf(run.best),

@@ -12,9 +12,11 @@ const indent = " ".repeat(12);
 
 /** What people who train look at, in four lines or fewer. */
 export function figuresText(body: Committed): string {
-  const { loss, approxKl, logprobGap, logprobGapMax, klReference, clipFraction, entropy, gradNorm, lr } = body;
+  const { loss, heldOutLoss, approxKl, logprobGap, logprobGapMax, klReference, clipFraction, entropy, gradNorm, lr } =
+    body;
   const policy = [
     `loss ${compact(loss)}`,
+    ...(heldOutLoss === undefined ? [] : [`held-out loss ${compact(heldOutLoss)}`]),
     ...(approxKl === undefined ? [] : [`kl ${compact(approxKl)}`]),
     ...(klReference === undefined ? [] : [`kl to reference ${compact(klReference)}`]),
     ...(logprobGap === undefined || logprobGapMax === undefined

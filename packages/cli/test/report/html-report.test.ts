@@ -102,6 +102,20 @@ describe("htmlReport", () => {
     expect(titles({ logprob_gap: undefined, logprob_gap_max: undefined, kl_reference: undefined })).toEqual([0, 0]);
   });
 
+  it("says the loss on held-out rows where it was measured, in place of answers that nobody gave", () => {
+    const { summary, steps, ...record } = runRecord();
+    const losses = { held_out_loss_first: 1.5, held_out_loss_last: 0.25 };
+    const measured = steps.map((step) => ({ ...step, held_out_loss: step.step % 50 === 0 ? 1 / step.step : null }));
+    const both = htmlReport({ ...record, steps: measured, summary: { ...summary, ...losses } });
+    expect(both).toContain("<title>Held-out loss</title>");
+    expect(both).toMatch(/Held-out exact match<\/dt><dd[^>]*>[^<]*<small>[^<]*; loss 0\.250, from 1\.500</);
+    const unanswered = { ...summary, ...losses, eval_first: null, eval_last: null };
+    expect(htmlReport({ ...record, steps: measured, summary: unanswered })).toMatch(
+      /<dt>Held-out loss<\/dt><dd[^>]*>0\.250<small>from 1\.500</,
+    );
+    expect(htmlReport({ ...record, steps, summary })).not.toContain("Held-out loss");
+  });
+
   it("tells a job without rewards by its loss", () => {
     const { summary, steps, ...record } = runRecord();
     const none = { reward: null, reward_spread: null, reward_least: null, reward_most: null, even_groups: null };

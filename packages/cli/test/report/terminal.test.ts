@@ -112,6 +112,11 @@ describe("summaryText", () => {
     const { summary } = runRecord();
     const text = summaryText({ ...summary, reward_first: null, reward_last: null, loss_first: 2.5, loss_last: 0.125 });
     expect(text).toContain("loss        2.500 → 0.125");
+    const losses = { held_out_loss_first: 1.5, held_out_loss_last: 0.25 };
+    expect(summaryText({ ...summary, ...losses })).toMatch(/ {2}held-out +loss 1\.500 → 0\.250\n +\d.* % exact/);
+    const unanswered = summaryText({ ...summary, ...losses, eval_first: null, eval_last: null });
+    expect(unanswered).toContain("loss 1.500 → 0.250");
+    expect(unanswered).not.toMatch(/→ \S+ % exact/);
     expect(text).not.toContain("reward");
   });
 

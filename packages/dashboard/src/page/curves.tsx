@@ -12,6 +12,8 @@ export function Curves({ known }: { readonly known: JobFold }) {
   const held = steps.map(({ version }) => heldAt.get(version) ?? null);
   // A job without rewards is told by its loss.
   const shown = steps.length > 0 && steps.every(({ reward }) => reward === null) ? "loss" : "reward";
+  const losses = steps.map(({ heldOutLoss }) => heldOutLoss);
+  const hasLosses = losses.some((loss) => loss !== null);
   const epochs = steps.flatMap(({ step, epoch }, i) => (i > 0 && steps[i - 1]?.epoch !== epoch ? [step] : []));
   return (
     <div class="pair">
@@ -23,6 +25,15 @@ export function Curves({ known }: { readonly known: JobFold }) {
         data={[x, steps.map((step) => step[shown]), held]}
         marks={epochs}
       />
+      {hasLosses && (
+        <Curve
+          title="Held-out loss"
+          names={["held-out loss"]}
+          dotted="held-out loss"
+          data={[x, losses]}
+          marks={epochs}
+        />
+      )}
       <Curve
         title="Time of a step, s"
         names={["step"]}

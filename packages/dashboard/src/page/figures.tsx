@@ -8,9 +8,16 @@ interface Props {
   readonly known: JobFold;
 }
 
+/** The last that held-out rows said: how many are answered right, and the loss on them. */
+function heldOutNote({ evals, steps }: JobFold): string {
+  const held = evals.at(-1);
+  const loss = steps.findLast(({ heldOutLoss }) => heldOutLoss !== null)?.heldOutLoss ?? null;
+  const parts = [...(held ? [share(held.share)] : []), ...(loss === null ? [] : [`loss ${loss.toFixed(3)}`])];
+  return parts.length > 0 ? `held-out ${parts.join(", ")}` : "no held-out figure yet";
+}
+
 export function Figures({ status, known }: Props) {
   const last = known.steps.at(-1);
-  const held = known.evals.at(-1);
   const step = status?.step ?? last?.step ?? 0;
   const steps = status?.steps ?? 0;
   const ledger = status?.ledger;
@@ -29,7 +36,7 @@ export function Figures({ status, known }: Props) {
         <Figure
           name={last?.reward === null ? "loss" : "reward"}
           value={last ? (last.reward ?? last.loss).toFixed(3) : dash}
-          note={held ? `held-out ${share(held.share)}` : "no held-out figure yet"}
+          note={heldOutNote(known)}
         />
         <Figure
           name="weights"

@@ -7,6 +7,8 @@ export interface StepPoint {
   readonly atMs: number;
   readonly reward: number | null;
   readonly loss: number;
+  /** On held-out rows; `null` of a step after which it is not measured. */
+  readonly heldOutLoss: number | null;
   readonly tokens: number;
   readonly stepMs: number;
   readonly epoch: number;
@@ -70,9 +72,10 @@ function changeOf(event: EventMessage): Change | null {
   const { kind, body, sentAtMs: atMs } = event;
   switch (kind) {
     case "step.committed": {
-      const { step, reward = null, loss, tokens, stepMs, epoch, version, lineage } = body;
+      const { step, reward = null, loss, heldOutLoss = null, tokens, stepMs, epoch, version, lineage } = body;
       const components = (body.components ?? []).map(({ name, mean }) => ({ name, mean }));
-      return { kind: "step", point: { step, atMs, reward, loss, tokens, stepMs, epoch, version, lineage }, components };
+      const judged = { reward, loss, heldOutLoss };
+      return { kind: "step", point: { step, atMs, ...judged, tokens, stepMs, epoch, version, lineage }, components };
     }
     case "eval.finished":
       return { kind: "eval", version: body.version, share: body.correct / Math.max(1, body.prompts) };

@@ -47,6 +47,8 @@ const moreFigures = {
   /** |trained − sampled| log-probability before the first update of the step, nats: mean and maximum over the tokens of its first minibatch. */
   logprobGap: z.number().nonnegative().optional(),
   logprobGapMax: z.number().nonnegative().optional(),
+  /** Loss per answer token on held-out rows under the weights of this commit, of steps after which it is measured. */
+  heldOutLoss: z.number().optional(),
   /** KL to the reference policy, nats per response token, where the job has one. */
   klReference: z.number().optional(),
   /** Response tokens of a trajectory, and the share of those that ended because there was no room for more. */

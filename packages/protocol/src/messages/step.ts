@@ -74,6 +74,8 @@ const statsSchema = z
     logprobGap: z.strictObject({ tokens: countSchema, sum: amountSchema, max: amountSchema }).optional(),
     /** KL(trained ‖ reference); only where a divergence from a reference policy is in the loss. */
     referenceKlSum: figureSchema.optional(),
+    /** Loss on held-out rows, of the micro-shards of them that this replica computed; only of a step after which it is measured. */
+    heldOut: z.strictObject({ tokens: countSchema, lossSum: figureSchema }).optional(),
     /** Norm of the last reduced gradient; equal on all members. */
     gradNorm: figureSchema,
     computeMs: z.number().nonnegative(),

@@ -193,6 +193,11 @@ export const checkpointFields: readonly Field[] = [
   section("evaluation", {
     every_steps: ["integer", (read) => (hasHeldOut(read) ? 50 : 0), "Steps between evaluations; 0 for none."],
     prompts: ["integer", (read) => (hasHeldOut(read) ? 512 : 0), "Held-out prompts of an evaluation."],
+    loss_rows: [
+      "integer",
+      0,
+      "Held-out rows of which trainers measure the loss after each such step and the last one, in sft; 0 for none.",
+    ],
   }),
   section("samples", {
     groups: ["integer", 1, "Groups of each step whose responses are shown: those of the first prompts; 0 for none."],

@@ -203,7 +203,7 @@ class Draft {
       seed: seed ?? 0,
       groupsPerStep: batch?.groupsPerStep ?? 1,
       maxNewTokens: sampling?.maxNewTokens ?? 1,
-      evalPrompts: evaluation?.prompts ?? 0,
+      evalPrompts: Math.max(evaluation?.prompts ?? 0, evaluation?.lossRows ?? 0),
       isSupervised: isSupervised({ training }),
     };
     if (task && isPathOfModule(task.name)) return { module: task.name, plan };

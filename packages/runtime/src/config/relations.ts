@@ -202,7 +202,7 @@ const jobRelations: readonly Relation[] = [
   },
   {
     keys: ["evaluation.every_steps", "evaluation.prompts"],
-    holds: ({ evaluation }) => evaluation.everySteps === 0 || evaluation.prompts > 0,
+    holds: ({ evaluation }) => evaluation.everySteps === 0 || evaluation.prompts > 0 || (evaluation.lossRows ?? 0) > 0,
     rule: "{0} asks for evaluations and {1} gives them no prompts",
     fix: "set evaluation.every_steps = 0 or raise evaluation.prompts",
   },

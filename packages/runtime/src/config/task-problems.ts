@@ -10,20 +10,20 @@ export function taskProblems(
   sourceOf: (key: string) => string,
 ): readonly Problem[] {
   const { task, evaluation } = config;
-  const evalFault = (fault: string): Problem => ({
-    keys: ["evaluation.prompts"],
-    text: `${sourceOf("evaluation.prompts")}: evaluation.prompts = ${evaluation.prompts}: ${fault}`,
-  });
   const problems: Problem[] = [];
-  // Held-out prompts are asked once each.
-  if (prompts && evaluation.prompts > prompts.heldOutRows) {
-    const { heldOutRows } = prompts;
-    problems.push(
-      evalFault(`prompts.held_out has ${heldOutRows} rows; set evaluation.prompts to at most ${heldOutRows}`),
-    );
+  const asked = { "evaluation.prompts": evaluation.prompts, "evaluation.loss_rows": evaluation.lossRows ?? 0 };
+  for (const [key, rows] of Object.entries(asked)) {
+    const fault = (what: string): void => {
+      problems.push({ keys: [key], text: `${sourceOf(key)}: ${key} = ${rows}: ${what}` });
+    };
+    // Held-out rows are asked once each.
+    if (prompts && rows > prompts.heldOutRows) {
+      const { heldOutRows } = prompts;
+      fault(`prompts.held_out has ${heldOutRows} rows; set ${key} to at most ${heldOutRows}`);
+    }
+    if (taskModule && rows > 0 && !taskModule.hasEvalPrompt)
+      fault(`${task.name} has no evalPrompt; give its task one, or set ${key} = 0`);
   }
-  if (taskModule && evaluation.prompts > 0 && !taskModule.hasEvalPrompt)
-    problems.push(evalFault(`${task.name} has no evalPrompt; give its task one, or set evaluation.prompts = 0`));
   if (taskModule && task.reward === task.name && !taskModule.hasReward)
     problems.push({
       keys: ["task.reward"],

@@ -67,6 +67,12 @@ const supervisedRelations: readonly Relation[] = (
 export const trainingRelations: readonly Relation[] = [
   ...supervisedRelations,
   {
+    keys: ["evaluation.loss_rows", "training.algorithm"],
+    holds: (config) => isSupervised(config) || (config.evaluation.lossRows ?? 0) === 0,
+    rule: "{0} does not go with {1}: only sft learns from answers, and has a loss on them",
+    fix: "set evaluation.loss_rows = 0, or leave it out",
+  },
+  {
     keys: ["batch.group_size", "training.algorithm"],
     holds: (config) => isSupervised(config) === (config.batch.groupSize === 1),
     rule: (config) =>

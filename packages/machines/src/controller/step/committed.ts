@@ -69,6 +69,7 @@ export function committedBody(before: ControllerState, after: ControllerState, r
     loss: sum(({ lossSum }) => lossSum) / trained,
     ...(isDrawn && { approxKl: sum(({ klSum }) => klSum) / trained, ...gapFieldsOf(stats) }),
     ...klReferenceOf(stats),
+    ...heldOutLossOf(stats),
     ...batchFieldsOf(receipts, winners, isDrawn),
     ...speedsOf(before, { tokens, groups: receipts.length, ...times }),
     held: heldIn(before, lineage),
@@ -94,6 +95,14 @@ function klReferenceOf(stats: readonly StepStats[]): Partial<Committed> {
   const tokens = stats.reduce((sum, own) => sum + own.tokens, 0);
   if (sums.length < stats.length || tokens === 0) return {};
   return { klReference: sums.reduce((sum, own) => sum + own, 0) / tokens };
+}
+
+/** On held-out rows; as {@link gapFieldsOf}. */
+function heldOutLossOf(stats: readonly StepStats[]): Partial<Committed> {
+  const parts = stats.flatMap(({ heldOut }) => heldOut ?? []);
+  const tokens = parts.reduce((sum, own) => sum + own.tokens, 0);
+  if (parts.length < stats.length || tokens === 0) return {};
+  return { heldOutLoss: parts.reduce((sum, own) => sum + own.lossSum, 0) / tokens };
 }
 
 /**
