@@ -27,8 +27,10 @@ interface Known {
 /** Spans of each list of changes that somebody asked about: a list never changes. */
 const known = new WeakMap<readonly ChangedSettings[], Known>();
 
+const unchanged: readonly ChangedSettings[] = [];
+
 /** The sizes of a job that began with `groupsPerStep`, in order of step; the first span begins with step 1. Pure. */
-export function spansOf(groupsPerStep: number, changes: readonly ChangedSettings[] = []): readonly BatchSpan[] {
+export function spansOf(groupsPerStep: number, changes: readonly ChangedSettings[] = unchanged): readonly BatchSpan[] {
   const earlier = known.get(changes);
   if (earlier?.groupsPerStep === groupsPerStep) return earlier.spans;
   const steps = changes.filter(({ settings }) => settings.groupsPerStep !== undefined).map(({ fromStep }) => fromStep);

@@ -151,6 +151,11 @@ export const planners: readonly Planner[] = [
 /** More rounds than any state needs; a planner that never rests is a bug. */
 const roundsMax = 64;
 
+/** Places of the planners that read each table. */
+const readersOf = new Map<keyof ControllerState, number[]>();
+for (const [i, { reads }] of planners.entries())
+  for (const table of reads) readersOf.set(table, [...(readersOf.get(table) ?? []), i]);
+
 /** States in which every planner rests. */
 const atRest = new WeakSet<ControllerState>();
 
@@ -160,20 +165,31 @@ const atRest = new WeakSet<ControllerState>();
  */
 export function reconcile(before: ControllerState, state: ControllerState): Change<ControllerState> {
   const effects: ControllerEffect[] = [];
-  // For each planner the state that it has last found nothing in.
-  const rested: (ControllerState | null)[] = planners.map(() => (atRest.has(before) ? before : null));
+  const hasRested = atRest.has(before);
+  const isLater = before.nowMs !== state.nowMs;
+  // Of each planner, whether something that it reads has changed since it last found nothing.
+  const woken = planners.map(() => !hasRested);
+  wakeReaders(woken, before, state);
   let current = state;
   // They are at rest when each of them, one after the other, has looked at the same state.
   let resting = 0;
   for (let look = 0; look < roundsMax * planners.length; look++) {
     const i = look % planners.length;
     const planner = planners[i];
+    const isTime = isLater && look < planners.length;
     // no mutant: who is asked in vain finds nothing
-    const change = planner && mayAct(planner, rested[i] ?? null, current) ? planner.plan(current) : null;
-    resting = change && change.state !== current ? 0 : resting + 1;
+    const change = planner && (woken[i] || (isTime && planner.timed?.(current))) ? planner.plan(current) : null;
     if (change) effects.push(...change.effects);
-    if (resting > 0) rested[i] = current;
-    current = change?.state ?? current;
+    if (change && change.state !== current) {
+      wakeReaders(woken, current, change.state);
+      // Who has acted may have more to do.
+      woken[i] = true;
+      current = change.state;
+      resting = 0;
+    } else {
+      woken[i] = false;
+      resting += 1;
+    }
     if (resting === planners.length) {
       // no mutant: of whom it is not known that they rest, all are asked
       atRest.add(current);
@@ -183,7 +199,7 @@ export function reconcile(before: ControllerState, state: ControllerState): Chan
   invariant(false, "the planners do not come to rest");
 }
 
-function mayAct({ reads, timed }: Planner, rested: ControllerState | null, state: ControllerState): boolean {
-  if (rested === null || reads.some((table) => rested[table] !== state[table])) return true;
-  return rested.nowMs !== state.nowMs && (timed?.(state) ?? false);
+function wakeReaders(woken: boolean[], before: ControllerState, state: ControllerState): void {
+  for (const [table, readers] of readersOf)
+    if (before[table] !== state[table]) for (const i of readers) woken[i] = true;
 }

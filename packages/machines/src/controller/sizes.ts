@@ -16,6 +16,7 @@ export function stepsOf({ plan, changes }: Sized): number {
 
 /** Which prompt of the job a group gets, where that does not follow from the job's configuration. Pure. */
 export function positionIn(state: Sized, step: number, index: number): { readonly position?: number } {
+  if (!state.changes) return {};
   const spans = spansIn(state);
   const isAsBegun = spans.every(({ groupsPerStep }) => groupsPerStep === state.plan.groupsPerStep);
   return isAsBegun ? {} : { position: positionOf(spans, { step, index }) };

@@ -26,17 +26,24 @@ export function keptFold<V, A>(fold: Fold<V, A>): KeptFold<V, A> {
   const known = new WeakMap<object, A>();
 
   const keep = (of: object, found: () => A): A => {
-    if (!known.has(of)) known.set(of, found());
-    return known.get(of) as A;
+    const earlier = known.get(of);
+    if (earlier !== undefined) return earlier;
+    const fresh = found();
+    known.set(of, fresh);
+    return fresh;
   };
   const sum = (values: readonly V[]): A => values.reduce((all, value) => fold.join(all, fold.of(value)), fold.empty);
 
-  type Node = TrieNode<readonly [string, V]>;
+  type Entry = readonly [string, V];
+  type Node = TrieNode<Entry>;
   const ofNode = (node: Node, level: number): A =>
     keep(node, () => {
-      const { branches, values } = partsOf(node, level);
-      if (level === 0) return sum(values.map(([, value]) => value));
-      return branches.reduce((all, branch) => fold.join(all, ofNode(branch, level - 1)), fold.empty);
+      let all = fold.empty;
+      for (const part of node) {
+        if (part === undefined) continue;
+        all = fold.join(all, level > 0 ? ofNode(part as Node, level - 1) : fold.of((part as Entry)[1]));
+      }
+      return all;
     });
 
   const ofTable = (table: Table<V>): A => {

@@ -11,7 +11,8 @@ interface View<T> {
   readonly from: number;
 }
 
-const views = new WeakMap<object, View<unknown>>();
+/** Under this key, which is none of an array, what is seen from further on gives its view. */
+const viewKey: unique symbol = Symbol("view");
 
 /** The first so many elements. Pure. */
 export function firstOf<T>(list: readonly T[], count: number): readonly T[] {
@@ -23,14 +24,11 @@ export function firstOf<T>(list: readonly T[], count: number): readonly T[] {
 export function restOf<T>(list: readonly T[], count: number): readonly T[] {
   if (list.length - count < viewMin) return list.slice(count);
   const { base, from } = viewOf(list);
-  const view: View<T> = { base, from: from + count };
-  const face = new Proxy<T[]>([], new Face(view));
-  views.set(face, view);
-  return face;
+  return new Proxy<T[]>([], new Face({ base, from: from + count }));
 }
 
-function viewOf<T>(list: readonly T[]): View<T> {
-  return (views.get(list) as View<T> | undefined) ?? { base: list, from: 0 };
+function viewOf<T>(list: readonly T[] & { readonly [viewKey]?: View<T> }): View<T> {
+  return list[viewKey] ?? { base: list, from: 0 };
 }
 
 /** What an array does, done by a part of another one. */
@@ -45,6 +43,7 @@ class Face<T> implements ProxyHandler<T[]> {
 
   get(target: T[], key: string | symbol): unknown {
     if (key === "length") return this.#length;
+    if (key === viewKey) return this.#view;
     return this.#has(key) ? this.#view.base[this.#view.from + Number(key)] : Reflect.get(target, key);
   }
 

@@ -38,11 +38,13 @@ class Places {
 }
 
 const none: readonly number[] = [];
-const trees = new WeakMap<object, Tree<unknown>>();
+
+/** Under this key, which is none of a record, the face of a tree gives its tree. */
+const treeKey: unique symbol = Symbol("tree");
 
 /** The tree behind a table; `undefined` behind a plain record. */
-export function treeOf<V>(table: Table<V>): Tree<V> | undefined {
-  return trees.get(table) as Tree<V> | undefined;
+export function treeOf<V>(table: Table<V> & { readonly [treeKey]?: Tree<V> }): Tree<V> | undefined {
+  return table[treeKey];
 }
 
 /** The table with an entry added or changed. Pure. */
@@ -122,9 +124,7 @@ function entryOf<V>(tree: Tree<V>, key: string): Entry<V> | undefined {
 }
 
 function faceOf<V>(tree: Tree<V>): Table<V> {
-  const face = new Proxy<Record<string, V>>({}, new Face(tree));
-  trees.set(face, tree);
-  return face;
+  return new Proxy<Record<string, V>>({}, new Face(tree));
 }
 
 /** What a record does, done by a tree. */
@@ -136,6 +136,7 @@ class Face<V> implements ProxyHandler<Record<string, V>> {
   }
 
   get(target: Record<string, V>, key: string | symbol): unknown {
+    if (key === treeKey) return this.#tree;
     const entry = typeof key === "string" ? entryOf(this.#tree, key) : undefined;
     if (entry) return entry[1];
     return key === "toJSON" ? () => this.#plain() : Reflect.get(target, key);

@@ -195,7 +195,8 @@ function takeEval(state: ControllerState, member: Holder): WorkSelection | null 
 function takeGroups(state: ControllerState, member: Holder, begin: Begin): WorkSelection | null {
   const { step } = state;
   const behind = begin.version - member.held.version;
-  for (const number of range(step.step, Math.min(stepsOf(state), step.step + stepsAheadMax(state)))) {
+  const last = Math.min(stepsOf(state), step.step + stepsAheadMax(state));
+  for (let number = step.step; number <= last; number++) {
     // Older weights than the step may train on would be for nothing.
     if (behind + number - step.step > stalenessOf(state, number)) continue;
     const groups = state.groups[number];
@@ -248,10 +249,10 @@ function wholeShareOf(state: ControllerState, member: Member, size: number): num
 function taken(state: ControllerState, step: number, waiting: readonly QueuedGroup[]): WorkSelection | null {
   const groups = state.groups[step];
   if (!groups) return null;
-  const items = waiting.map(({ index, attempt, partial }) => ({
-    ...{ purpose: "train" as const, step, index, attempt, ...positionIn(state, step, index) },
-    ...(partial ? { partial } : {}),
-  }));
+  const items = waiting.map(({ index, attempt, partial }): WorkItem => {
+    const item = { purpose: "train" as const, step, index, attempt, ...positionIn(state, step, index) };
+    return partial ? { ...item, partial } : item;
+  });
   const rest: StepGroups = { ...groups, queue: withoutTaken(groups.queue, waiting) };
   const resumed = waiting.filter(({ last }) => last).map(({ index }) => `${step}.${index}`);
   return { state: { ...state, groups: { ...state.groups, [step]: rest } }, items, resumed };

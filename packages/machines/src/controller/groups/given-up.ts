@@ -62,12 +62,13 @@ function extended(recent: GivenUp["recent"], { completed, givenUp }: Noted, wind
   const last = recent.at(-1);
   const isRoom = last !== undefined && last.trajectories < window / partsMax;
   const added = { trajectories: completed + givenUp, givenUp };
-  const parts = isRoom
-    ? [
-        ...recent.slice(0, -1),
-        { trajectories: last.trajectories + added.trajectories, givenUp: last.givenUp + added.givenUp },
-      ]
-    : [...recent, added];
+  const parts = [...recent];
+  if (isRoom)
+    parts[recent.length - 1] = {
+      trajectories: last.trajectories + added.trajectories,
+      givenUp: last.givenUp + added.givenUp,
+    };
+  else parts.push(added);
   let from = 0;
   let size = parts.reduce((sum, part) => sum + part.trajectories, 0);
   for (const { trajectories } of parts) {

@@ -43,10 +43,12 @@ export function loadOf(own: readonly OwnLease[], leaseGroupsMax: number): number
 
 /** Leases by holder, for who has any. Pure. */
 export function holdersOf(leases: Leases): Table<readonly OwnLease[]> {
-  const known = indices.get(leases) ?? byHolder(leases);
+  const known = indices.get(leases);
+  if (known) return known;
+  const found = byHolder(leases);
   // no mutant: what is not kept is found again
-  indices.set(leases, known);
-  return known;
+  indices.set(leases, found);
+  return found;
 }
 
 /** The table with a lease made or changed. Pure. */

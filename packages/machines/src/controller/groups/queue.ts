@@ -43,7 +43,9 @@ export function withoutTaken(queue: Queue, taken: Queue): Queue {
 }
 
 function knownOf(queue: Queue): Known {
-  const found = known.get(queue) ?? {
+  const earlier = known.get(queue);
+  if (earlier) return earlier;
+  const found = {
     suspects: queue.filter(({ attempt }) => attempt > 0).length,
     // no mutant: of a run the answer is found without looking at each, and is the same
     isRun: queue.every(({ index }, i) => index - i === queue[0]?.index),
