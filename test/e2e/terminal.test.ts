@@ -1,9 +1,9 @@
-/** What people see of a job on real terminals of 80 × 24: `muster run` while a sampler is killed, its samples as they come, and a sampler that was started by hand. */
-import { readFileSync } from "node:fs";
+/** What people see of a job on real terminals of 80 × 24: `muster run` while a sampler is killed, its samples as they come, a sampler that was started by hand, and what a closed window leaves. */
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pidOfActor, ptyMissing, startOnTerminal, waitFor, windowOf } from "@muster/testkit";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { jobFile, openRuns, type Runs } from "./support/small-job.ts";
+import { jobFile, nothingLeft, openRuns, type Runs } from "./support/small-job.ts";
 
 const size = { rows: 24, columns: 80 };
 const job = "shown";
@@ -65,6 +65,30 @@ test("a kill is one line with its time, a sampler by hand says what it does, and
     const plain = shownRows.map((row) => row.replace("^C", ""));
     expect(plain.filter((row) => row.length >= size.columns && !isWhole(row))).toEqual([]);
     expect(run.output()).not.toContain("\u001b[31m");
+  } finally {
+    run.kill();
+  }
+}, 120_000);
+
+test("a window that is closed ends the run in order: replicas leave, and its report says how it goes on", async ({
+  skip,
+}) => {
+  skip(ptyMissing !== null, ptyMissing ?? "");
+  const where = ["--runs", runs.path, "--job", "closed"];
+  const small = ["batch.groups_per_step=16", "evaluation.prompts=64"].flatMap((set) => ["--set", set]);
+  const run = startOnTerminal(["run", jobFile, ...where, "--steps", "400", ...small], size, { NO_COLOR: "1" });
+  try {
+    await waitFor(() => /step +[2-9]\/400/.test(run.output()), {
+      what: "some steps",
+      timeoutMs: 60_000,
+      detail: () => windowOf(run.output(), size).slice(-12),
+    });
+    run.hangUp();
+    expect(await run.ended).toBe(130);
+    await nothingLeft(join(runs.path, "closed"));
+    expect(existsSync(join(runs.path, "closed", "run.pid"))).toBe(false);
+    const log = readFileSync(join(runs.path, "closed", "logs", "rollout-0.log"), "utf8");
+    expect(log).toContain('"outcome":"left"');
   } finally {
     run.kill();
   }

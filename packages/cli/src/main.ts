@@ -1,6 +1,6 @@
 /** Runs the command line: faults become one message and an exit code. */
 import { messageOf } from "@muster/base";
-import { exitCodes, leaveMemoryOutOfDumps } from "@muster/runtime/process";
+import { endWithoutTerminal, exitCodes, leaveMemoryOutOfDumps } from "@muster/runtime/process";
 import { CommanderError } from "commander";
 import { exitCodeOf } from "./exit-code.ts";
 import { endWithOutput } from "./job/output.ts";
@@ -11,6 +11,7 @@ import { cleanBlock } from "./report/text.ts";
 /** Runs the command line and sets the exit code of the process. `argv` as in `process.argv`. */
 export async function main(argv: readonly string[]): Promise<void> {
   leaveMemoryOutOfDumps(process.env);
+  endWithoutTerminal();
   const codeOfLoss = endWithOutput();
   try {
     refuseFewFiles();

@@ -242,6 +242,23 @@ describe("a command that asks for a job nobody answers for", { timeout: timeoutM
     expect(code).toBe(75);
   });
 
+  it("says how it ended when that happens while it asks", async () => {
+    const job = await startFakeJob("ending");
+    try {
+      const body = endOf({ outcome: "done", reason: "all steps" });
+      await job.hear(({ kind }) => {
+        if (kind !== "job.stop") return;
+        writeFileSync(join(job.runs, "ending/events.jsonl"), `${JSON.stringify({ kind: "job.ended", body })}\n`);
+        void job.stopBroker();
+      });
+      const { code, stdout } = await startMuster(["stop", "--timeout", "1s", ...job.where]).ended;
+      expect(stdout).toContain("job ending is over: done (all steps); see ");
+      expect(code).toBe(0);
+    } finally {
+      await job.close();
+    }
+  });
+
   function run(job: string, command: string) {
     return startMuster([command, "--runs", directory.path, "--job", job]).ended;
   }

@@ -122,6 +122,25 @@ describe("the lifecycle of a process", () => {
     expect(reasons).toEqual(["SIGTERM"]);
   });
 
+  test("ends gracefully when its terminal ends, however often that is said", async () => {
+    install({ onTerminal: true });
+    port.emit("SIGHUP");
+    port.emit("SIGHUP");
+    expect([reasons, port.exits]).toEqual([["SIGHUP"], []]);
+    endWork();
+    await turns();
+    expect(port.exits).toEqual([exitCodes.ok]);
+  });
+
+  test.each([
+    ["a child of a supervisor, who is told too", { supervised: true, onTerminal: true }],
+    ["who has no terminal", { onTerminal: false }],
+  ])("goes on at the end of a terminal: %s", (_, options) => {
+    install(options);
+    port.emit("SIGHUP");
+    expect([port.listenerCount("SIGHUP"), reasons, port.exits]).toEqual([1, [], []]);
+  });
+
   test("stops once when the supervisor is gone", async () => {
     install({ supervised: true });
     expect(port.stdin.resumed).toBe(true);

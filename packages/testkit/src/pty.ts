@@ -23,12 +23,14 @@ export interface OnTerminal {
   resize(size: WindowSize): void;
   /** Types, e.g. `\u0003` for Ctrl-C. */
   type(text: string): void;
+  /** Ends the terminal as its window does: the shell tells the command, and the kernel once more. */
+  hangUp(): void;
   readonly ended: Promise<number | null>;
   kill(): void;
 }
 
 const helper = `
-import fcntl, os, pty, select, struct, sys, termios
+import fcntl, os, pty, select, signal, struct, sys, termios
 def size(fd, rows, columns): fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 rows, columns = int(sys.argv[1]), int(sys.argv[2])
 pid, fd = pty.fork()
@@ -50,6 +52,8 @@ while True:
             kind, _, rest = line.partition(" ")
             if kind == "size": size(fd, *map(int, rest.split()))
             if kind == "type": os.write(fd, bytes.fromhex(rest))
+            if kind == "hang": os.killpg(pid, signal.SIGHUP); os.close(fd); fd = None
+        if fd is None: break
 _, status = os.waitpid(pid, 0)
 code = os.waitstatus_to_exitcode(status)
 sys.exit(code if code >= 0 else 128 - code)
@@ -76,6 +80,7 @@ export function startOnTerminal(
     output: () => output,
     resize: (size) => void child.stdin.write(`size ${size.rows} ${size.columns}\n`),
     type: (text) => void child.stdin.write(`type ${Buffer.from(text).toString("hex")}\n`),
+    hangUp: () => void child.stdin.write("hang \n"),
     ended: new Promise((resolve) => child.once("close", (code) => resolve(code))),
     // The end of its input makes the helper end the command.
     kill: () => void child.stdin.end(),

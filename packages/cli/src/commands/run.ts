@@ -6,6 +6,7 @@ import { findDevices } from "@muster/actors";
 import { checkId, type JobConfig } from "@muster/protocol";
 import { exitCodes, systemClock } from "@muster/runtime";
 import { explainConfig, type LoadedJob } from "@muster/runtime/config";
+import { hasTerminal } from "@muster/runtime/process";
 import { type Command, Option } from "commander";
 import { loadJobFile } from "../composition/job-file.ts";
 import { checkStoredTask } from "../composition/modules/try-task.ts";
@@ -339,17 +340,25 @@ function flagsOf(options: Options): Record<string, string | number | boolean> {
   );
 }
 
-/** First Ctrl-C, or nobody reads what the run says: a clean end. Second: this process ends at once, and its children with it, since their input closes. */
+/** First Ctrl-C, the end of the terminal, or nobody reads what the run says: a clean end. Second Ctrl-C: this process ends at once, and its children with it, since their input closes. */
 function interruptSignal(isSupervised: boolean): { readonly signal: AbortSignal; dispose(): void } {
   const controller = new AbortController();
   const orphaned = (): void => controller.abort();
   const forget = whenOutputIsLost(orphaned);
-  const stop = (name: NodeJS.Signals): void => {
-    if (controller.signal.aborted) process.exit(130);
+  const end = (name: NodeJS.Signals): void => {
     endAnyway(name);
     controller.abort();
   };
-  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(name, stop);
+  const stop = (name: NodeJS.Signals): void => {
+    if (controller.signal.aborted) process.exit(130);
+    end(name);
+  };
+  const onTerminal = hasTerminal();
+  const hangUp = (name: NodeJS.Signals): void => {
+    if (onTerminal && !controller.signal.aborted) end(name);
+  };
+  const handlers = { SIGINT: stop, SIGTERM: stop, SIGHUP: hangUp } as const;
+  for (const [name, handler] of Object.entries(handlers)) process.on(name, handler);
   if (isSupervised) {
     for (const event of ["end", "close"]) process.stdin.on(event, orphaned);
     process.stdin.resume();
@@ -358,7 +367,7 @@ function interruptSignal(isSupervised: boolean): { readonly signal: AbortSignal;
     signal: controller.signal,
     dispose() {
       forget();
-      for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.off(name, stop);
+      for (const [name, handler] of Object.entries(handlers)) process.off(name, handler);
       for (const event of ["end", "close"]) process.stdin.off(event, orphaned);
       // An open input would keep this process alive.
       if (isSupervised) process.stdin.destroy();

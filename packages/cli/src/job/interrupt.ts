@@ -1,5 +1,9 @@
-/** Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, within five seconds, the second at once. So does lost output. */
+/**
+ * Commands that go on until they are told to stop: the first Ctrl-C ends them cleanly, within five seconds, the second at once. So does lost output, and the end
+ * of the terminal, if they have one.
+ */
 import { type ExitCode, exitCodes } from "@muster/runtime";
+import { hasTerminal } from "@muster/runtime/process";
 import { endAnyway } from "./last-resort.ts";
 import { whenOutputIsLost } from "./output.ts";
 
@@ -13,7 +17,10 @@ export async function untilInterrupted(work: (signal: AbortSignal) => Promise<Ex
     interruptedBy ??= code;
     controller.abort();
   };
+  const onTerminal = hasTerminal();
   const onSignal = (name: keyof typeof codes): void => {
+    // It comes twice, and to those that have no terminal.
+    if (name === "SIGHUP" && (!onTerminal || interruptedBy !== null)) return;
     if (interruptedBy !== null) process.exit(interruptedBy);
     endAnyway(name);
     interrupt(codes[name]);

@@ -1,4 +1,5 @@
 /** The operator's way to a job: found by its folder, entered with the operator's credentials, left again whatever happens. */
+import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode } from "@muster/base";
 import { connectJob, type JobClient } from "@muster/client";
 import { type ExitCode, exitCodes } from "@muster/runtime";
@@ -20,6 +21,10 @@ export interface Operator {
 type Found = JobConnection & { readonly directory: string };
 
 const connectTimeoutMs = 3_000;
+/** How long a run may still write its report when its broker has ended. */
+const reportMs = 2_000;
+/** Faults of a broker that is gone, or going. Another server may have its port by now, so a refusal says as little as silence. */
+const goneCodes = ["UNREACHABLE", "AUTH", "TIMEOUT", "FAILED"].map((fault) => `MUSTER_ERR_BROKER_${fault}`);
 
 /**
  * Connects to the job and works there. A job of this host that is over is described on standard output instead, and the command succeeds,
@@ -40,6 +45,11 @@ export async function withJob(
   try {
     const { job, directory } = connection;
     return await work({ job, directory, way: wayOf(options, connection.job), client });
+  } catch (error) {
+    // The job may end in the middle of the question, and its broker with it.
+    const run = await endAfter(error, connection);
+    if (run === null) throw error;
+    return over(run);
   } finally {
     await client.close();
   }
@@ -63,10 +73,18 @@ async function connect(connection: Found, role: string): Promise<JobClient | Run
   try {
     return await connectJob({ url, job, credentials, connectTimeoutMs });
   } catch (error) {
-    // Another server may have the port by now, so a refusal says as little as silence.
-    const isAway = hasCode(error, "MUSTER_ERR_BROKER_UNREACHABLE") || hasCode(error, "MUSTER_ERR_BROKER_AUTH");
-    const run = isAway ? describeRun(connection.directory, job) : null;
-    if (!run || run.state === "running" || run.state === "unknown") throw error;
+    const run = await endAfter(error, connection);
+    if (run === null) throw error;
     return run;
+  }
+}
+
+/** How the run ended that nobody answers for any more; `null` when it did not, or the fault has another cause. */
+async function endAfter(error: unknown, { directory, job }: Found): Promise<RunState | null> {
+  if (!goneCodes.some((code) => hasCode(error, code))) return null;
+  for (const fromMs = performance.now(); ; await sleep(100)) {
+    const run = describeRun(directory, job);
+    if (run.state !== "running") return run.state === "unknown" ? null : run;
+    if (performance.now() - fromMs > reportMs) return null;
   }
 }

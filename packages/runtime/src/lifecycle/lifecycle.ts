@@ -2,12 +2,13 @@
 import { type Clock, type Logger, messageOf } from "@muster/base";
 import { systemClock } from "../clock.ts";
 import { type ExitCode, exitCodes } from "./exit-codes.ts";
+import { hasTerminal } from "./hang-up.ts";
 
 /** Whoever would answer a child's farewell goes with the supervisor, so an orphan does not wait for long. */
 const orphanGraceMs = 1_000;
 
 /** Why a process should end. */
-export type StopReason = "SIGTERM" | "SIGINT" | "parent-gone";
+export type StopReason = "SIGTERM" | "SIGINT" | "SIGHUP" | "parent-gone";
 
 /** The part of Node's `process` that the lifecycle touches. */
 export interface ProcessPort {
@@ -34,10 +35,12 @@ export interface LifecycleOptions {
   /** Hears of the fault on which the process ends. */
   readonly say?: (reason: string) => void;
   /**
-   * True for a child of a supervisor that holds its standard input open: SIGINT is left to the supervisor, who gets it too, and
-   * the end of standard input means that the supervisor is gone.
+   * True for a child of a supervisor that holds its standard input open: SIGINT and SIGHUP are left to the supervisor, who gets them
+   * too, and the end of standard input means that the supervisor is gone.
    */
   readonly supervised: boolean;
+  /** True for a process on a terminal: SIGHUP, the end of that, ends it. Default whether a standard stream is one. */
+  readonly onTerminal?: boolean;
   /** Default the system clock. */
   readonly clock?: Clock;
   /** Default Node's `process`. */
@@ -46,7 +49,7 @@ export interface LifecycleOptions {
 
 /** Installs the handlers of signals, of the parent's end, and of faults that nobody caught. @returns Removes them. */
 export function installLifecycle(options: LifecycleOptions): () => void {
-  const { logger, supervised, port = process as ProcessPort } = options;
+  const { logger, supervised, port = process as ProcessPort, onTerminal = hasTerminal() } = options;
   const stop = createStopper(options, port);
   const crash = (what: string) => (error: unknown) => {
     if (options.claimFault?.(error)) return;
@@ -54,10 +57,12 @@ export function installLifecycle(options: LifecycleOptions): () => void {
     options.say?.(messageOf(error));
     port.exit(exitCodes.brokenInvariant);
   };
-  const interrupt = supervised ? () => {} : () => stop("SIGINT");
+  const none = (): void => {};
+  const interrupt = supervised ? none : () => stop("SIGINT");
   const handlers: Readonly<Record<string, (...args: readonly unknown[]) => void>> = {
     SIGTERM: () => stop("SIGTERM"),
     SIGINT: interrupt,
+    SIGHUP: supervised || !onTerminal ? none : () => stop("SIGHUP"),
     uncaughtException: crash("uncaughtException"),
     unhandledRejection: crash("unhandledRejection"),
   };
@@ -94,8 +99,9 @@ function createStopper(options: LifecycleOptions, port: ProcessPort) {
     const orphaned = reason === "parent-gone" && !isOrphan;
     isOrphan = isOrphan || orphaned;
     if (stopping) {
-      // The end of standard input is reported twice, and may follow a supervisor's own SIGTERM: only a signal is impatience. Yet who
-      // was asked to leave and then lost its supervisor has an orphan's time and no more.
+      // The end of standard input is reported twice, and may follow a supervisor's own SIGTERM; that of a terminal by shell and kernel:
+      // only the other signals are impatience. Yet who was asked to leave and then lost its supervisor has an orphan's time and no more.
+      if (reason === "SIGHUP") return;
       if (reason !== "parent-gone") endAtOnce(reason);
       else if (orphaned && options.graceMs > orphanGraceMs) endAfter(reason, orphanGraceMs);
       return;
