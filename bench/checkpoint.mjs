@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { medianOf } from "@muster/base";
 import { openCheckpointStore } from "@muster/checkpoint";
+import { hasShaInstructions, sha256Each } from "@muster/collectives";
 import { placeDensely } from "@muster/tensors";
 import { runCluster } from "./distribution/cluster.mjs";
 import { spreadOf } from "./lib/stats.mjs";
@@ -96,7 +97,9 @@ async function* diskRows(folder) {
     const bytes = Uint8Array.from({ length: sectionBytes }, (_, i) => i * n);
     return /** @type {const} */ ([at === 0 ? "weights" : "optimizer", bytes]);
   });
-  const store = await openCheckpointStore({ root: join(folder, "store"), keep: 1, now: () => new Date() });
+  // As the processes of a job hash.
+  const hashPieces = hasShaInstructions() ? sha256Each : undefined;
+  const store = await openCheckpointStore({ root: join(folder, "store"), keep: 1, now: () => new Date(), hashPieces });
   /** @type {Record<"save" | "write" | "clear" | "unlink" | "load" | "read" | "coldLoad" | "coldRead", number[]>} */
   const took = { save: [], write: [], clear: [], unlink: [], load: [], read: [], coldLoad: [], coldRead: [] };
   const all = sections.map(([, bytes]) => bytes);

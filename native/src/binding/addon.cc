@@ -2,6 +2,7 @@
 #include "binding/activity_binding.h"
 #include "binding/gpu_binding.h"
 #include "binding/group_binding.h"
+#include "binding/hash_binding.h"
 #include "binding/limit_binding.h"
 #include "binding/mesh_binding.h"
 #include "binding/region_binding.h"
@@ -77,6 +78,8 @@ Napi::Object initialize(Napi::Env env, Napi::Object exports) {
   exports.Set("Cancellation", Cancellation::define(env));
   exports.Set("digest", Napi::Function::New(env, digest));
   exports.Set("digestAll", Napi::Function::New(env, digestAll));
+  exports.Set("hasShaInstructions", Napi::Function::New(env, hasShaInstructions));
+  exports.Set("sha256Each", Napi::Function::New(env, sha256Each));
   exports.Set("capabilities", Napi::Function::New(env, capabilities));
   exports.Set("usage", Napi::Function::New(env, usageNow));
   exports.Set("activity", Napi::Function::New(env, activityNow));

@@ -8,6 +8,7 @@ import {
   type CheckpointInfo,
   type CheckpointStore,
   type ChooseParts,
+  type HashPieces,
   type LoadedCheckpoint,
   loadCheckpoint,
   loadCheckpointParts,
@@ -23,6 +24,7 @@ import {
   dataPlaneUsage,
   digestsOf,
   type GradientMesh,
+  hasShaInstructions,
   hearDataPlane,
   mapVersion,
   type NetworkTimes,
@@ -31,6 +33,7 @@ import {
   pullShards,
   pullVersion,
   setNetworkTimes,
+  sha256Each,
   type VersionStore,
 } from "@muster/collectives";
 import { needsOfJob, openTask, type Task } from "@muster/data";
@@ -176,11 +179,14 @@ export const hostPorts = (
   pull: pullVersion,
   map: mapVersion,
   pullShards,
-  checkpointStore: openCheckpointStore,
-  loadCheckpoint: (path, signal) => loadCheckpoint(path, signal ? { signal } : {}),
+  checkpointStore: (options) => openCheckpointStore({ ...options, hashPieces: hashOfHost() }),
+  loadCheckpoint: (path, signal) => loadCheckpoint(path, { hashPieces: hashOfHost(), ...(signal ? { signal } : {}) }),
   loadCheckpointParts: (path, choose, signal) => loadCheckpointParts(path, choose, { signal }),
-  verifyCheckpoint: (path, signal) => verifyCheckpoint(path, { signal }),
+  verifyCheckpoint: (path, signal) => verifyCheckpoint(path, { signal, hashPieces: hashOfHost() }),
 });
+
+/** The data plane hashes pieces of checkpoints in less time than node:crypto, where the processor has instructions for it. */
+const hashOfHost = (): HashPieces | undefined => (hasShaInstructions() ? sha256Each : undefined);
 
 /** Asked for with every version, and the same for the whole life of a replica: of a model of many tensors it takes seconds to work out. */
 function trainerCutsOf(engines: EngineRegistry): Ports["trainerCut"] {

@@ -1,18 +1,20 @@
 /** One checkpoint, read by the path of its folder from any process. */
 import { basename, dirname } from "node:path";
 import type { CheckpointFs } from "./files.ts";
+import { gathered, type HashPieces } from "./hash/gathered.ts";
 import { nodeFs } from "./node-files.ts";
 import { type CheckpointInfo, type Folder, type LoadedCheckpoint, loadFolder, verifyFolder } from "./read.ts";
 import { type ChooseParts, type ReadParts, readParts } from "./read-parts.ts";
 
-/** How a checkpoint is read: `signal` ends it early; `fs` is by default the disk of this host. */
+/** How a checkpoint is read: `signal` ends it early; `fs` is by default the disk of this host, `hashPieces` as in a store. */
 interface ReadOptions {
   readonly signal?: AbortSignal;
   readonly fs?: CheckpointFs;
+  readonly hashPieces?: HashPieces | undefined;
 }
 
-const folderOf = (path: string, { fs = nodeFs }: ReadOptions): Folder => ({
-  ...{ fs, root: dirname(path), name: basename(path) },
+const folderOf = (path: string, { fs = nodeFs, hashPieces }: ReadOptions): Folder => ({
+  ...{ fs, root: dirname(path), name: basename(path), hash: gathered(hashPieces) },
 });
 
 /** Reads one checkpoint, as a save reported it; verifies as a store's `load` does, with the same errors. */

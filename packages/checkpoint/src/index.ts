@@ -1,6 +1,7 @@
 export { loadCheckpoint, loadCheckpointParts, verifyCheckpoint } from "./by-path.ts";
 export type { ByteSource, CheckpointContent, CheckpointSection, LoadedSection } from "./content.ts";
 export type { CheckpointFs, PathStat, ReadableFile, WritableFile } from "./files.ts";
+export type { HashPieces } from "./hash/gathered.ts";
 export type { CheckpointManifest, Cursor } from "./manifest.ts";
 export { newestCheckpointName } from "./newest-name.ts";
 export { newestVerifiedCheckpoint } from "./newest-verified.ts";

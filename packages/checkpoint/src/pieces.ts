@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import type { ByteSource } from "./content.ts";
-import { hashPiece } from "./hash/hash-piece.ts";
+import { type HashContent, oneByOne } from "./hash/gathered.ts";
 
 /** Size of every piece but the last one of a file. Part of format 2: another size gives other digests. */
 export const pieceBytes = 4 * 1024 * 1024;
@@ -31,18 +31,19 @@ export function piecesOf(fileBytes: number): readonly Piece[] {
 export interface FileDigest {
   /** Pieces that may be under way at once. */
   readonly lanes: number;
-  add(piece: Piece, content: Uint8Array): Promise<void>;
+  /** Takes a piece as `content` makes it; it must not change until then. What `content` throws it throws. */
+  add(piece: Piece, content: () => Promise<Uint8Array>): Promise<void>;
   /** Of all pieces, in hex. */
   hex(): string;
 }
 
 /** SHA-256 of the SHA-256 of the pieces, which come in any order. */
-export function treeDigest(): FileDigest {
+export function treeDigest(hash: HashContent = oneByOne): FileDigest {
   const leaves: Uint8Array[] = [];
   return {
     lanes: lanesMax,
     async add({ index }, content) {
-      leaves[index] = await hashPiece(content);
+      leaves[index] = await hash(content);
     },
     hex() {
       const hash = createHash("sha256");
@@ -57,7 +58,7 @@ export function chainDigest(): FileDigest {
   const hash = createHash("sha256");
   return {
     lanes: 1,
-    add: async (_, content) => void hash.update(content),
+    add: async (_, content) => void hash.update(await content()),
     hex: () => hash.digest("hex"),
   };
 }

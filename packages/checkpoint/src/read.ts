@@ -8,6 +8,7 @@ import type { PlacedTensor } from "@muster/tensors";
 import type { LoadedSection } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, closeAll, fill, type ReadableFile, systemCode, TooShort } from "./files.ts";
+import type { HashContent } from "./hash/gathered.ts";
 import { type CheckpointManifest, decodeManifest, manifestBytesMax, manifestFile, sha256Of } from "./manifest.ts";
 import { checkName } from "./names.ts";
 import { chainDigest, inLanes, type LaneBuffer, type Piece, piecesOf, treeDigest } from "./pieces.ts";
@@ -39,6 +40,8 @@ export interface Folder {
   readonly fs: CheckpointFs;
   readonly root: string;
   readonly name: string;
+  /** Who hashes pieces of files; by default the thread for them. */
+  readonly hash?: HashContent;
   /** Path of the folder while it is not in its place yet. */
   readonly at?: string;
 }
@@ -60,7 +63,7 @@ type UseFiles<T> = (info: CheckpointInfo, files: readonly OpenFile[]) => Promise
  */
 export async function verifyFolder(folder: Folder, signal?: AbortSignal): Promise<CheckpointInfo> {
   return withFiles(folder, async (info, files) => {
-    for (const { entry, file } of files) await readVerified({ name: info.name, entry, file, signal });
+    for (const { entry, file } of files) await readVerified({ ...folder, name: info.name, entry, file, signal });
     return info;
   });
 }
@@ -78,7 +81,7 @@ export async function loadFolder(folder: Folder, signal?: AbortSignal): Promise<
     for (const { entry, file } of files) {
       const reader = readers.find(({ name }) => name === sectionOf(entry.name))?.reader;
       const target = reader ? await reader.next(entry.name, file, info.format !== 3) : smallFile(entry.bytes);
-      await readVerified({ name: info.name, entry, file, signal, target });
+      await readVerified({ ...folder, name: info.name, entry, file, signal, target });
       target.done();
       // no mutant: nobody looks at the number of the only piece
       const index = 0;
@@ -189,20 +192,24 @@ async function readInfo({ root, name }: Folder, file: ReadableFile): Promise<Che
 }
 
 /** Reads one listed file of the right size through, into `target` when given, and compares its digest. */
-async function readVerified(options: {
-  readonly name: string;
-  readonly entry: AnyEntry;
-  readonly file: ReadableFile;
-  readonly signal: AbortSignal | undefined;
-  readonly target?: FileTarget;
-}): Promise<void> {
-  const { name, entry, file, signal, target } = options;
-  const digest = "sha256" in entry ? chainDigest() : treeDigest();
+async function readVerified(
+  options: Pick<Folder, "hash"> & {
+    readonly name: string;
+    readonly entry: AnyEntry;
+    readonly file: ReadableFile;
+    readonly signal: AbortSignal | undefined;
+    readonly target?: FileTarget;
+  },
+): Promise<void> {
+  const { name, entry, file, signal, target, hash } = options;
+  const digest = "sha256" in entry ? chainDigest() : treeDigest(hash);
   const check = async (piece: Piece, buffer: LaneBuffer): Promise<void> => {
     signal?.throwIfAborted();
     const content = target?.memoryOf(piece) ?? buffer();
-    await fill(file, content, piece.from);
-    await digest.add(piece, content);
+    await digest.add(piece, async () => {
+      await fill(file, content, piece.from);
+      return content;
+    });
     target?.take(piece, content);
   };
   await inLanes(piecesOf(entry.bytes), check, { lanes: digest.lanes });

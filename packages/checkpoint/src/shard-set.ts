@@ -24,7 +24,7 @@ import {
   renameToFree,
   saidOf,
 } from "./write.ts";
-import { writeFiles } from "./write-files.ts";
+import { type WriteFilesOptions, writeFiles } from "./write-files.ts";
 
 /** Longest note that is read. */
 const noteBytesMax = 4096;
@@ -67,7 +67,7 @@ export async function hasSet(place: Place, content: CheckpointContent, of: numbe
  * rename into place has the same bytes.
  */
 export async function writeShard(place: Place, { index, plans }: PlannedShard, options: SetOptions): Promise<void> {
-  const { fs, root } = place;
+  const { fs, root, hash } = place;
   const { of, signal } = options;
   const { begun, open } = await foldersOf(place, options);
   for (const name of [...begun, open]) if (await readNote(fs, join(root, name), index, of)) return;
@@ -75,7 +75,7 @@ export async function writeShard(place: Place, { index, plans }: PlannedShard, o
   await makeSet(place, folder);
   const note = noteFile(index, of);
   await withOwnNames(fs, folder, note, async (suffix) => {
-    const files = await writeFilesIn(fs, folder, plans, { suffix, signal });
+    const files = await writeFilesIn(fs, folder, plans, { suffix, signal, hash });
     await replaceWhole(fs, folder, { name: note, suffix: `${suffix}.new`, bytes: encodeNote(files) });
   });
 }
@@ -104,12 +104,13 @@ async function writeFilesIn(
   fs: CheckpointFs,
   folder: string,
   plans: readonly PlannedFile<string>[],
-  { suffix, signal }: { readonly suffix: string; readonly signal: AbortSignal },
+  options: Pick<WriteFilesOptions, "signal" | "hash"> & { readonly suffix: string },
 ): Promise<readonly FileEntry[]> {
+  const { suffix, signal } = options;
   const unfinished = plans.map(({ name }) => `${name}${suffix}`);
   await removeFiles(fs, folder, unfinished);
   try {
-    const files = await writeFiles(plans, { fs, folder, suffix, signal });
+    const files = await writeFiles(plans, { ...options, fs, folder });
     signal.throwIfAborted();
     for (const { name } of files) await fs.rename(join(folder, `${name}${suffix}`), join(folder, name));
     await fs.syncDirectory(folder);
@@ -141,12 +142,12 @@ async function makeSet({ fs, root }: Place, folder: string): Promise<void> {
  * @throws MUSTER_ERR_CHECKPOINT_SHARDS_MISSING when one is not.
  */
 export async function sealSet(place: Place, createdAt: Date, options: SetOptions): Promise<CheckpointInfo> {
-  const { fs } = place;
+  const { fs, hash } = place;
   const { content, of, signal } = options;
   const { folder, shards } = await takeSet(place, options);
   const names = shardedFiles(of, sectionsOf(content).optimizer !== undefined);
   const plans = [planConfig(content), planIndex(content, of)];
-  const written = await writeFilesIn(fs, folder, plans, { suffix: ".tmp", signal });
+  const written = await writeFilesIn(fs, folder, plans, { suffix: ".tmp", signal, hash });
   const entries = new Map([...shards, ...written].map((file) => [file.name, file]));
   const files = names.flatMap((name) => entries.get(name) ?? []);
   const bytes = encodeManifest({ format: 3, ...saidOf(content, createdAt), shards: of, files });

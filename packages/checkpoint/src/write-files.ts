@@ -6,6 +6,7 @@ import { join } from "node:path";
 import type { PlannedFile } from "./content.ts";
 import { type CheckpointFs, closeAll, fill, type ReadableFile, type WritableFile } from "./files.ts";
 import { Flusher } from "./flusher.ts";
+import type { HashContent } from "./hash/gathered.ts";
 import type { FileEntry } from "./manifest.ts";
 import {
   type FileDigest,
@@ -25,12 +26,15 @@ const lanes = 6;
 /** Memory of the last save for the next one, 48 MiB at most: memory that is new costs as much as a copy into it. */
 let spare: PieceMemory | null = null;
 
-interface Options {
+/** How files are written. */
+export interface WriteFilesOptions {
   readonly fs: CheckpointFs;
   readonly folder: string;
   /** Stands behind each name on the disk, while the file is not in its place yet. */
   readonly suffix?: string;
   readonly signal: AbortSignal;
+  /** By default the thread for pieces. */
+  readonly hash?: HashContent | undefined;
 }
 
 interface OpenPlan<Name extends string> {
@@ -49,7 +53,7 @@ interface OpenPlan<Name extends string> {
  */
 export async function writeFiles<Name extends string>(
   plans: readonly PlannedFile<Name>[],
-  { fs, folder, suffix = "", signal }: Options,
+  { fs, folder, suffix = "", signal, hash }: WriteFilesOptions,
 ): Promise<readonly FileEntry<Name>[]> {
   const opened: { close(): Promise<void> }[] = [];
   const memory = spare ?? new PieceMemory();
@@ -64,12 +68,12 @@ export async function writeFiles<Name extends string>(
       flusher.add(written);
       const read = await fs.open(path);
       opened.push(read);
-      files.push({ plan, written, read, digest: treeDigest(), inTurn: serialQueue(lanes) });
+      files.push({ plan, written, read, digest: treeDigest(hash), inTurn: serialQueue(lanes) });
     }
     const pieces = files.flatMap((file) => piecesOf(sizeOf(file.plan)).map((piece) => ({ ...piece, file })));
     const write = async ({ file, ...piece }: (typeof pieces)[number], buffer: LaneBuffer): Promise<void> => {
       signal.throwIfAborted();
-      await writePiece(file, piece, buffer);
+      await file.digest.add(piece, () => writePiece(file, piece, buffer));
       await flusher.wrote(file.written, piece.bytes);
     };
     await inLanes(pieces, write, { memory, lanes });
@@ -86,17 +90,17 @@ export async function writeFiles<Name extends string>(
 
 const sizeOf = ({ parts }: PlannedFile<string>): number => parts.reduce((sum, part) => sum + part.length, 0);
 
-/** Writes a piece, reads it back and hashes what was read, which is the same. */
+/** Writes a piece and reads it back. @returns What was read, which is the same. */
 async function writePiece<Name extends string>(
-  { plan, written, read, digest, inTurn }: OpenPlan<Name>,
+  { plan, written, read, inTurn }: OpenPlan<Name>,
   piece: Piece,
   buffer: LaneBuffer,
-): Promise<void> {
+): Promise<Uint8Array> {
   const content = await pieceOf(plan.parts, piece, () => buffer(1));
   await inTurn(() => written.write(content, piece.from));
   const found = buffer();
   await fill(read, found, piece.from);
   if (Buffer.compare(found, content) !== 0)
     throw new Error(`${plan.name} was read back with other bytes than were written, from byte ${piece.from} on`);
-  await digest.add(piece, found);
+  return found;
 }

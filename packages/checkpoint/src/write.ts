@@ -7,15 +7,17 @@ import { join } from "node:path";
 import { type CheckpointContent, orderedSections, planFiles } from "./content.ts";
 import { errors } from "./errors.ts";
 import { type CheckpointFs, systemCode } from "./files.ts";
+import type { HashContent } from "./hash/gathered.ts";
 import { type CheckpointManifest, encodeManifest, type FileEntry, type fileNames, manifestFile } from "./manifest.ts";
 import { attemptsMax, formatName, latestFile } from "./names.ts";
 import { type CheckpointInfo, inspectFolder } from "./read.ts";
 import { writeFiles } from "./write-files.ts";
 
-/** The disk, and the root without links. */
+/** The disk, the root without links, and who hashes pieces of files: by default the thread for them. */
 export interface Place {
   readonly fs: CheckpointFs;
   readonly root: string;
+  readonly hash?: HashContent;
 }
 
 /** What a save is made of. */
@@ -35,9 +37,9 @@ const takenCodes: readonly string[] = ["EEXIST", "ENOTEMPTY", "ENOTDIR"];
  * @returns What was written, durable and verified.
  */
 export async function writeFolder(place: Place, temporary: string, options: WriteOptions): Promise<CheckpointInfo> {
-  const { fs } = place;
+  const { fs, hash } = place;
   const { content, createdAt, signal } = options;
-  const files = await writeFiles(planFiles(content), { fs, folder: temporary, signal });
+  const files = await writeFiles(planFiles(content), { fs, folder: temporary, signal, hash });
   const bytes = encodeManifest(manifestOf(content, files, createdAt));
   await putWhole(fs, temporary, { name: manifestFile, suffix: ".tmp", bytes });
   return publish(place, temporary, { content, signal });

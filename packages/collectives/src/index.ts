@@ -78,6 +78,7 @@ export {
 } from "./reshard/layout.ts";
 export { planRank, planReshard, type RankPlan, type Slice } from "./reshard/plan.ts";
 export { type PullShardsOptions, type PullShardsResult, pullShards, type ShardSource } from "./reshard/pull-shards.ts";
+export { hasShaInstructions, sha256Each } from "./sha256.ts";
 export { openSharedRegion, type SharedRegion } from "./shared-region.ts";
 export { guardSignal } from "./signals.ts";
 export { type FusedTensor, type Fusion, type FusionOptions, planFusion } from "./tensor-fusion.ts";

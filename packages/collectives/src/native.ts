@@ -217,6 +217,10 @@ export interface NativeModule {
     readonly pieces: Uint32Array;
     readonly cancellation: NativeCancellation;
   }): Promise<NativeOutcome<string>>;
+  /** Whether this processor has instructions for SHA-256. */
+  hasShaInstructions(): boolean;
+  /** On a thread of its own: SHA-256 of all pieces, 32 bytes each, one behind the other. The list and its bytes are not changed while it runs. */
+  sha256Each(pieces: readonly Uint8Array[]): Promise<NativeOutcome<Uint8Array>>;
   capabilities(): { sharedMemory: boolean; reason: string | null; version: string };
   usage(): { connections: number; mappedBytes: number };
   activity(): DataPlaneActivity;

@@ -6,7 +6,7 @@ import { Worker } from "node:worker_threads";
 import { errors } from "../errors.ts";
 
 /** What is smaller is hashed before a thread would have heard of it. */
-const threadBytesMin = 1024 * 1024;
+export const threadBytesMin = 1024 * 1024;
 
 /** One thread for all files of a process, from the first large piece on. */
 let shared: HashThread | null = null;
