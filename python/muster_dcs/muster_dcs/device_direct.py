@@ -113,16 +113,20 @@ class DeviceDirectBackend(TcpBackend):
         """Part of the broadcast when it is there in time, otherwise as ever."""
         deadline = time.monotonic() + timeout_seconds
         if manifest.get("collective") == self.type.value:
+            # Whatever goes wrong, the bytes are there for the asking.
             try:
-                return self._received(manifest, self._peers.get(source), min(JOIN_SECONDS + STALL_SECONDS, timeout_seconds))
-            # PyTorch's failures are RuntimeErrors. Whatever it was, the bytes are there for the asking.
-            except (OSError, PeerGone, RuntimeError, ValueError) as error:
-                self._failed("taking part in", error)
+                told = join(manifest, self.node_id, min(JOIN_SECONDS + STALL_SECONDS, timeout_seconds), self._peers.get(source))
+            except (OSError, PeerGone) as error:  # being late is no fault
+                self._failed("joining", error, logging.INFO)
+            else:
+                try:
+                    return self._received(manifest, told)
+                except (OSError, PeerGone, RuntimeError, ValueError) as error:  # PyTorch's failures are RuntimeErrors
+                    self._failed("taking part in", error)
         return super()._pulled(manifest, source, deadline - time.monotonic())
 
-    def _received(self, manifest, address, join_seconds):
+    def _received(self, manifest, told):
         started = time.monotonic()
-        told = join(manifest, self.node_id, join_seconds, address)
         host, port = told["store"].rsplit(":", 1)
         store = self._store(host.strip("[]"), int(port), is_source=False)
         group = self._group_of(store, told["members"].index(self.node_id), len(told["members"]))
@@ -152,9 +156,9 @@ class DeviceDirectBackend(TcpBackend):
             self._failed("sending", error)
             package.gathering.give_up()
 
-    def _failed(self, what, error):
+    def _failed(self, what, error, level=logging.WARNING):
         self.metrics.record_error(self.type.value)
-        _logger.warning("%s: %s a broadcast over %s failed, and its bytes go over TCP: %s", self.node_id, what, self.type.value, error)
+        _logger.log(level, "%s: %s a broadcast over %s failed, and its bytes go over TCP: %s", self.node_id, what, self.type.value, error)
 
     def _store(self, host, port, is_source):
         """Where the members meet. Not every build has libuv, which newer ones use unless told otherwise; older ones know nothing of it."""
